@@ -47,8 +47,9 @@ class Draws:
     def __init__(self, draws: Mapping[str, Draw], models: int, device: str) -> None:
         self.draws = draws
         self._steps = STEPS_AT_ONCE[torch.device(device).type]
-        blocks = {name: torch.empty(models, self._steps, *draw.shape, device=device) for name, draw in draws.items()}
-        self._blocks = blocks
+        self._blocks = blocks = {
+            name: torch.empty(models, self._steps, *draw.shape, device=device) for name, draw in draws.items()
+        }
         self._parts = [[(draw, blocks[name][row]) for name, draw in draws.items()] for row in range(models)]
         """The draws of each model, with where they go: made once, because that takes as long as to draw."""
         self._held: list[tuple[int, int] | None] = [None] * models

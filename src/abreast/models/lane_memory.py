@@ -63,8 +63,7 @@ class LaneMemory:
 
     def rows(self, frames: Tensor, lanes: Sequence[int]) -> Tensor:
         """The newest frames of some lanes as rows for a torso with a memory."""
-        memory = torch.from_numpy(self._now_LS[list(lanes)])
-        return torch.cat([frames, memory, torch.ones(len(lanes), 1)], dim=1)
+        return torch.cat([frames, torch.from_numpy(self._now_LS[list(lanes)]), torch.ones(len(lanes), 1)], dim=1)
 
     def carry_on(self, lanes: Sequence[int], after_BS: Tensor) -> None:
         """The network has seen a frame in these lanes, and remembers this now."""

@@ -1,7 +1,7 @@
 """Layers that draw their first weights, and their noise, from a generator of their own instead of a global one."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -48,7 +48,20 @@ def draw_uniform(layer: Any, bound: float, generator: torch.Generator) -> None:
     layer.bias.data.uniform_(-bound, bound, generator=generator)
 
 
-class Linear(nn.Module):
+def initialise_all(parts: Iterable[Any], generator: torch.Generator) -> None:
+    """Give parts of a network their first weights, in this order. None stands for a part that the network lacks."""
+    for part in parts:
+        if part is not None:
+            part.initialise(generator)
+
+
+class Layer(nn.Module):
+    """A module that returns one tensor."""
+
+    __call__: Callable[..., Tensor]
+
+
+class Linear(Layer):
     """A linear layer; `initialise` gives it its first weights."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -63,7 +76,7 @@ class Linear(nn.Module):
         return affine(inputs, self.weight, self.bias)
 
 
-class Convolution(nn.Module):
+class Convolution(Layer):
     """A convolution over pictures (B, channels, rows, columns); `initialise` gives it its first weights."""
 
     def __init__(
@@ -81,7 +94,7 @@ class Convolution(nn.Module):
         return functional.conv2d(pictures, self.weight, self.bias, self._stride, self._padding)
 
 
-class NoisyLinear(nn.Module):
+class NoisyLinear(Layer):
     """A linear layer with independent Gaussian noise of learned size on every weight, for exploration.
 
     Noise is drawn by `draw_noise`, not by `forward`: the caller decides how long one draw lasts. (A draw for

@@ -192,14 +192,21 @@ class ModelState:
 
     def recipe(self) -> "Recipe":
         """How to have this model in another process; raises what says why that is impossible."""
-        arguments = (PlainObservation.of(self.observation), self.chooses_from, self.config)
         more = () if self.device == "cpu" else (self.device,)
         check_constructor(type(self), self.device)
         values = self.own_attributes.values
         own = self.own_attributes.encoded(values) if values else None
         for unsent in self.own_attributes.unkept.values():
             raise unsent
-        return Recipe(type(self), *arguments, self.memory.lanes, more, own)  # type: ignore[arg-type]
+        return Recipe(
+            type(self),  # type: ignore[arg-type]
+            PlainObservation.of(self.observation),
+            self.chooses_from,
+            self.config,
+            self.memory.lanes,
+            more,
+            own,
+        )
 
     @property
     def file_kind(self) -> str:

@@ -28,9 +28,11 @@ class Work(Protocol):
 
     def idle(self) -> float | None:
         """Called whenever there is no order; returns seconds until the next call. None: wait for an order."""
+        return None
 
     def close(self) -> None:
         """Called when the parent says stop."""
+        return
 
 
 class ChildContext(Protocol):

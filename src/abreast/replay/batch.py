@@ -53,6 +53,5 @@ class Trajectory(NamedTuple):
 def joined(trajectories: Sequence[Trajectory]) -> Trajectory:
     """Trajectories one after the other. The last row of each has no next one: it is `done`, or not `valid`."""
     columns = [np.concatenate(column) for column in zip(*(each[:-1] for each in trajectories), strict=True)]
-    names = trajectories[0].extras
-    extras = {name: np.concatenate([each.extras[name] for each in trajectories]) for name in names}
+    extras = {name: np.concatenate([each.extras[name] for each in trajectories]) for name in trajectories[0].extras}
     return Trajectory(*columns, extras)  # type: ignore[arg-type,call-arg]

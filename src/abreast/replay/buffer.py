@@ -56,8 +56,18 @@ class Buffer(ReplayRows):
         """Remember one step. `done` says that the episode ended for good; a cut episode ends by `end_episode`."""
         self._check_rows([state], extras)
         age = self._age[lane]
-        row = {"states": state, "actions": action, "rewards": reward, "dones": done, "last": done, "age": age, **extras}
-        self.ring.write(lane, row)
+        self.ring.write(
+            lane,
+            {
+                "states": state,
+                "actions": action,
+                "rewards": reward,
+                "dones": done,
+                "last": done,
+                "age": age,
+                **extras,
+            },
+        )
         self._age[lane] = 0 if done else age + 1
 
     def add_all(

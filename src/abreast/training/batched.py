@@ -11,16 +11,14 @@ Shapes: N agents, L lanes.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
-from abreast.agents import Agent
 from abreast.errors import ConfigError, StateError, short
 from abreast.models import BaseModel
 from abreast.state import State
@@ -29,7 +27,7 @@ from abreast.training.lanes import AgentsInWorlds, Environment
 from abreast.training.social import with_social_outcomes
 from abreast.training.whole_pass import WholePass, let_act
 from abreast.worlds.batched import BatchedWorld
-from abreast.worlds.painting import Scene, ScenePainter
+from abreast.worlds.painting import Scene
 from abreast.worlds.playable import Decision, Late, Outcome, Played
 
 log = logging.getLogger("abreast")
@@ -49,8 +47,7 @@ def why_not_batched(env: Environment) -> str | None:
         return f"multiprocessing.num_actors is {env.config.multiprocessing.actors}, and it takes one actor"
     if env._factory is not None:
         return "env.factory is a function of your own, which may build other lanes"
-    reason: str | None = kind.why_not(env)
-    return reason
+    return kind.why_not(env)
 
 
 def why_not_whole(models: Sequence[BaseModel]) -> str | None:
@@ -104,14 +101,6 @@ class BatchedLanes(AgentsInWorlds):
         self._scores_NL = torch.zeros((world.agents, world.lanes), dtype=torch.float64, device=world.device)
         self._whole: WholePass | None = None
         self._has_told = False
-
-    @property
-    def players(self) -> Sequence[Agent]:  # type: ignore[override]
-        return self._env.agents  # type: ignore[no-any-return]
-
-    @property
-    def _models(self) -> list[Any]:
-        return [player.model for player in self.players]
 
     @property
     def _max_turns(self) -> int:
@@ -194,7 +183,7 @@ class BatchedLanes(AgentsInWorlds):
         on_turn: Callable[[], None] | None = None,
     ) -> list[Played] | None:
         """Play a pass, and remember it, as `play_lanes` does; None: not every model can choose on a device."""
-        models = self._models
+        models: list[Any] = [player.model for player in self.players]
         beat, on_turn = beat or (lambda: None), on_turn or (lambda: None)
         if (reason := why_not_whole(models)) is not None:
             if not self._has_told:
@@ -240,15 +229,8 @@ class BatchedLanes(AgentsInWorlds):
 
     # ---- what it looks like, what is kept
 
-    def picture(self) -> Image.Image:
-        return ScenePainter(self._env.world.kind_names).paint(self._scene_of(self.snapshot()))
-
     def snapshot(self) -> Sequence[Tensor]:
         return self.world.seen(0)
-
-    def paint(self, snapshots: Sequence[Any]) -> tuple[Iterable[Image.Image], Sequence[tuple[Image.Image, str]]]:
-        scenes = [self._scene_of(snapshot) for snapshot in snapshots]
-        return ScenePainter(self._env.world.kind_names).paint_all(scenes)
 
     def _scene_of(self, seen: Sequence[Tensor]) -> Scene:
         self.world.show_seen(seen, self._env.world, self._env.agents)

@@ -178,8 +178,9 @@ class _Chooser:
                 chosen = self._stacked.take_actions(states, lanes_of[0])
             else:
                 models = [self._models[decisions[index].agent] for index in places]
-                each = zip(models, states, lanes_of, strict=True)
-                chosen = [model.take_actions(seen, lanes) for model, seen, lanes in each]
+                chosen = [
+                    model.take_actions(seen, lanes) for model, seen, lanes in zip(models, states, lanes_of, strict=True)
+                ]
             for (index, rows), own in zip(places.items(), chosen, strict=True):
                 for row, action in zip(rows, own, strict=True):
                     actions[index][row] = action

@@ -172,9 +172,7 @@ class MPConfig(Section):
     @classmethod
     def from_experiment_config(cls, config: object) -> "MPConfig":
         """The parallel settings of a whole configuration, in this spelling or the older one (`parallel`)."""
-        if isinstance(config, MPConfig):
-            return config
-        return parse_config(config).multiprocessing
+        return config if isinstance(config, MPConfig) else parse_config(config).multiprocessing
 
 
 class BatchedSection(Section):
@@ -303,8 +301,7 @@ class Config(Section, Generic[M, W]):
         learns: bool = True,
     ) -> ModelConfig:
         """The settings of an agent with a model of that kind: its own, over those given below that such a model has."""
-        known = below.model_fields_set & kind.Config.model_fields.keys()
-        inherited = {key: getattr(below, key) for key in known}
+        inherited = {key: getattr(below, key) for key in below.model_fields_set & kind.Config.model_fields.keys()}
         section = kind.Config.parse({**inherited, **own, "algorithm": name, "per_agent": {}}, where)
         section.model_fields_set.difference_update({"per_agent"}, {"algorithm"} - own.keys())
         section = self.complete(section)

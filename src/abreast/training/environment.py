@@ -347,8 +347,7 @@ class Environment(Experiment):
         return {key: f"{type(owner).__module__}.{type(owner).__name__}" for key, owner in self._owners().items()}
 
     def _owners(self) -> dict[str, Any]:
-        agents = {f"agent{number}": agent for number, agent in enumerate(self.agents)}
-        return {"env": self, "world": self.world, **agents}
+        return {"env": self, "world": self.world, **{f"agent{number}": each for number, each in enumerate(self.agents)}}
 
     def _places(self) -> dict[str, object]:
         """What every lane has of its own, for attributes that refer to it."""

@@ -148,10 +148,9 @@ def _seed(seed: int, *path: int) -> np.random.SeedSequence:
 
 
 def _as_json(summary: Summary, values: str) -> dict[str, Any]:
-    interval = None if summary.interval is None else list(summary.interval)
     return {
         "mean": summary.mean,
         "interquartile_mean": summary.interquartile_mean,
-        "interval": interval,
+        "interval": None if summary.interval is None else list(summary.interval),
         values: summary.values,
     }

@@ -27,6 +27,12 @@ Environment = Any
 class AgentsInWorlds(Playable):
     """What lanes of gridworlds tell of their agents, on a device or not."""
 
+    _env: Environment
+
+    @property
+    def players(self) -> Sequence[Agent]:  # type: ignore[override]
+        return self._env.agents  # type: ignore[no-any-return]
+
     @property
     def agent_names(self) -> Sequence[str]:  # type: ignore[override]
         """Classes and numbers, where their classes differ."""
@@ -35,8 +41,17 @@ class AgentsInWorlds(Playable):
 
     @property
     def agent_colours(self) -> Sequence[str | None]:  # type: ignore[override]
-        agents: Sequence[Any] = self.players
-        return [agent.colour for agent in agents]
+        return [agent.colour for agent in self.players]
+
+    def picture(self) -> Image.Image:
+        return ScenePainter(self._env.world.kind_names).paint(self._scene_of(self.snapshot()))
+
+    def paint(self, snapshots: Sequence[Any]) -> tuple[Iterable[Image.Image], Sequence[tuple[Image.Image, str]]]:
+        return ScenePainter(self._env.world.kind_names).paint_all([self._scene_of(each) for each in snapshots])
+
+    def _scene_of(self, snapshot: Any) -> Scene:
+        """Return what a snapshot shows: usually, a snapshot is a scene."""
+        return snapshot  # type: ignore[no-any-return]
 
 
 class GridworldLanes(AgentsInWorlds):
@@ -53,15 +68,6 @@ class GridworldLanes(AgentsInWorlds):
         self._env = env
         self.turns = 0
         self.why_not_resumable: str | None = None
-
-    @property
-    def environments(self) -> Sequence[Environment]:
-        """One for each lane."""
-        return self._env.lanes  # type: ignore[no-any-return]
-
-    @property
-    def players(self) -> Sequence[Agent]:  # type: ignore[override]
-        return self._env.agents  # type: ignore[no-any-return]
 
     def become_actor(self, first_lane: int) -> None:
         self._env.become_actor(first_lane)
@@ -189,14 +195,8 @@ class GridworldLanes(AgentsInWorlds):
 
     # ---- what it looks like, what is kept
 
-    def picture(self) -> Image.Image:
-        return ScenePainter(self._env.world.kind_names).paint(self.snapshot())
-
     def snapshot(self) -> Scene:
         return Scene.of(self._env.world, self._env.agents, self._env.world.changing)
-
-    def paint(self, snapshots: Sequence[Any]) -> tuple[Iterable[Image.Image], Sequence[tuple[Image.Image, str]]]:
-        return ScenePainter(self._env.world.kind_names).paint_all(snapshots)
 
     def rewards_so_far(self) -> Sequence[float]:
         return [agent.score for agent in self._env.agents]

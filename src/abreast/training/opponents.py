@@ -31,6 +31,7 @@ from abreast.training.runnable import Runnable
 from abreast.worlds.playable import Played
 
 SELF = "self"
+"""The source of a pool that is the run itself; `self:0` names one of its agents."""
 DRAWING = 6
 """The part of a seed's spawn key that stands for drawing opponents."""
 MOST_READ = 8
@@ -106,8 +107,8 @@ class Opponents:
         """Find the members that are there as a run begins. Nothing is written yet."""
         for number, source in enumerate(self._settings.pool):
             for agent in self._settings.seats:
-                found = self._own_agents(source, agent) if is_self(source) else self._of_run(source, number, agent)
-                faults = list(found)
+                is_self = source.partition(":")[0] == SELF
+                faults = list(self._own_agents(source, agent) if is_self else self._of_run(source, number, agent))
                 if not self._members[agent] and not self._selves[agent]:
                     raise ConfigError(
                         f"experiment.opponents.pool {source} has no member that fits agent {agent}: {faults[0]}"
@@ -245,11 +246,6 @@ class Opponents:
                 reason = str(getattr(error, "strerror", None) or error).rstrip(".")
                 raise CheckpointError(f"{path}, a member of the run's pool, cannot be used: {reason}.") from None
         return self._states[key]
-
-
-def is_self(source: str) -> bool:
-    """Whether a source of a pool is the run itself."""
-    return source.partition(":")[0] == SELF
 
 
 def opponents_of(experiment: Runnable) -> Opponents | None:

@@ -166,10 +166,14 @@ class Plan:
 
     def applied(self, config: MPConfig) -> MPConfig:
         """The settings by which this plan runs."""
-        chosen = {"workers": self.workers, "num_workers": self.num_workers or None}
-        cluster = config.cluster.with_derived(workers_here=self.num_workers - self.num_remote)
-        lanes = {"num_actors": self.num_actors, "num_envs": self.num_actors * self.lanes}
-        return config.model_copy(update={**chosen, **lanes, "cluster": cluster})
+        chosen = {
+            "workers": self.workers,
+            "num_workers": self.num_workers or None,
+            "num_actors": self.num_actors,
+            "num_envs": self.num_actors * self.lanes,
+            "cluster": config.cluster.with_derived(workers_here=self.num_workers - self.num_remote),
+        }
+        return config.model_copy(update=chosen)
 
     def as_json(self) -> dict[str, Any]:
         """All of it, as plan.json has it."""
@@ -315,8 +319,19 @@ class Planner:
         left_out = f"; left out: {', '.join(self._left_out)}" if self._left_out else ""
         reasons = f"plan: {describe(place, split, lanes)} ({devices}); {pace}.", f"{why}{left_out}."
         seconds = None if timing is None else seconds_of_pass(timing, split)
-        counts = split.workers, split.remote, split.actors
-        return Plan(place, *counts, lanes, devices, reasons, tuple(self._left_out), timing, seconds, is_open)
+        return Plan(
+            place,
+            split.workers,
+            split.remote,
+            split.actors,
+            lanes,
+            devices,
+            reasons,
+            tuple(self._left_out),
+            timing,
+            seconds,
+            is_open,
+        )
 
 
 def describe(place: Place, split: Split, lanes: int) -> str:

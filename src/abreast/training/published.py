@@ -126,13 +126,16 @@ def _parsed(data: NDArray[np.uint8], header_size: int) -> State:
 
 def create_shared_models(models: Sequence[BaseModel], mode: Mode = "snapshot", readers: int = 1) -> list[Published]:
     """A place for what each model learns; their `layout`s go into one shared block, which they then `attach`."""
-    places = []
-    for index, model in enumerate(models):
-        named = (
-            [f"model.{name}" for name in model.CHOOSES_WITH] if model.is_ours else []
-        )  # else all of it may be needed
-        places.append(Published(f"model{index}.", join(model=model.learning_state()), named, mode, readers))
-    return places
+    return [
+        Published(
+            f"model{index}.",
+            join(model=model.learning_state()),
+            [f"model.{name}" for name in model.CHOOSES_WITH if model.is_ours],  # of others, all may be needed
+            mode,
+            readers,
+        )
+        for index, model in enumerate(models)
+    ]
 
 
 def publish_model(model: BaseModel, published: Published, version: int, **facts: Any) -> None:

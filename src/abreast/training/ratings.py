@@ -49,14 +49,13 @@ def alpha_rank(payoffs_EE: Floats) -> Floats:
 
     payoffs_EE: what the row gets against the column. Differences count in units of the largest.
     """
-    count = len(payoffs_EE)
     gains = payoffs_EE.T - payoffs_EE  # of the column, which appears, over the row, which is there
     np.fill_diagonal(gains, 0.0)
     pressures = SELECTION * gains / (np.abs(gains).max() or 1.0)
     is_even = np.abs(pressures) < SMALL
     safe = np.where(is_even, 1.0, pressures)
     spreads = np.where(is_even, 1 / POPULATION, np.expm1(-safe) / np.expm1(-POPULATION * safe))
-    return _stationary(spreads / max(1, count - 1))
+    return _stationary(spreads / max(1, len(payoffs_EE) - 1))
 
 
 def _stationary(chances_EE: Floats) -> Floats:

@@ -58,17 +58,7 @@ def _interquartile_means(samples_RN: NDArray[np.float64]) -> NDArray[np.float64]
 
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """The 95 % interval of the mean: the middle 95 % of the means of samples drawn from the values, with replacement."""
-    sample = _sample(values)
-    if len(sample) == 1:
-        return None
-    rng = np.random.default_rng(SEED)
-    means = np.empty(RESAMPLES)
-    rows = max(1, AT_ONCE // len(sample))
-    for start in range(0, RESAMPLES, rows):
-        part = means[start : start + rows]
-        part[:] = sample[rng.integers(len(sample), size=(len(part), len(sample)))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
+    return _interval([[values]], lambda drawn: drawn[0][0].mean(axis=1), fewest=2)
 
 
 # ---- runs in tasks: the values of a task are those of its runs, and tasks may have different numbers of them
@@ -116,11 +106,14 @@ def _probabilities(ours: list[NDArray[np.float64]], others: list[NDArray[np.floa
 
 
 def _interval(
-    samples: Sequence[Tasks], figure: Callable[[list[list[NDArray[np.float64]]]], NDArray[np.float64]]
+    samples: Sequence[Tasks],
+    figure: Callable[[list[list[NDArray[np.float64]]]], NDArray[np.float64]],
+    fewest: int = FEWEST_RUNS,
 ) -> tuple[float, float] | None:
-    """The middle 95 % of a figure of resampled tasks, which it computes for many resamples at once."""
+    """Return the middle 95 % of a figure of resampled tasks, which it computes for many resamples at once; None if a task
+    has fewer than `fewest` values."""
     parts = [[_sample(runs) for runs in tasks] for tasks in samples]
-    if min(len(runs) for tasks in parts for runs in tasks) < FEWEST_RUNS:
+    if min(len(runs) for tasks in parts for runs in tasks) < fewest:
         return None
     rng = np.random.default_rng(SEED)
     most = max(1, AT_ONCE // max(len(runs) for tasks in parts for runs in tasks) ** len(parts))

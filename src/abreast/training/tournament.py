@@ -295,9 +295,15 @@ class Standings:
         rows = []
         for (one, two), interval in sorted(self.intervals.items()):
             low, high = interval or (None, None)
-            games, won = int(self.games[one, two]), float(self.won[one, two])
-            who = {"entrant": self.names[one], "opponent": self.names[two]}
             rows.append(
-                {**who, "reward": float(self.payoffs[one, two]), "low": low, "high": high, "won": won, "games": games}
+                {
+                    "entrant": self.names[one],
+                    "opponent": self.names[two],
+                    "reward": float(self.payoffs[one, two]),
+                    "low": low,
+                    "high": high,
+                    "won": float(self.won[one, two]),
+                    "games": int(self.games[one, two]),
+                }
             )
         return rows

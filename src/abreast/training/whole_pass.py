@@ -39,8 +39,9 @@ class WholePass:
         self._epsilons_N = self._zeros((agents,), torch.float64)
         self._actions_TNL = self._zeros((turns, agents, lanes), torch.int64)
         self._rewards_TNL = self._zeros((turns, agents, lanes), torch.float32)
-        counts = {model.config.n_frames for model in models}
-        self._frames = {count: torch.arange(count, device=world.device) for count in counts}
+        self._frames = {
+            count: torch.arange(count, device=world.device) for count in {model.config.n_frames for model in models}
+        }
         """By how many frames a model sees, their numbers now."""
         self._states_LTD = [
             self._zeros(
@@ -125,8 +126,7 @@ class WholePass:
         chosen, extras = model.decide_all(model.evaluate(frames), self._chances_1NL2[0, agent], self._epsilons_N[agent])
         for name, values in extras.items():
             self._extras[agent][name].index_copy_(0, self._number, values[None])
-        actions_L: Tensor = chosen
-        return actions_L
+        return chosen  # type: ignore[no-any-return]
 
     def _seen(self, agent: int) -> Tensor:
         seen, expected = self._world.view(agent), self._models[agent].observation

@@ -197,8 +197,7 @@ class BatchedWorld(ABC):
         top = len(self.kinds) + 1  # the numbers from here on are the ground's
         planes = above[:top] + bottom[top] + above[top + 1 :].sum(axis=0) if self.GROUND else bottom[:top].copy()
         planes[OUTSIDE] = bottom[OUTSIDE]
-        table = self.table(planes, torch.uint8)
-        return _View(from_L, steps.reshape(-1), table, (self.lanes, *spec.input_size))
+        return _View(from_L, steps.reshape(-1), self.table(planes, torch.uint8), (self.lanes, *spec.input_size))
 
     def show(self, lane: int, world: Gridworld, agents: Sequence[Any]) -> None:
         """Put one lane onto an object world, whose ground is laid already, for pictures.

@@ -69,8 +69,7 @@ class Gridworld:
         self._live: dict[Location, Entity] = {}
         self._allocate_kinds()
         default, number = self.default_entity, self.kind_number(self.default_entity.kind)
-        for pool in self._pools:
-            self._pools[pool] = CellPool()
+        self._pools = {pool: CellPool() for pool in self._pools}
         self.kinds[...] = number
         filled = [self._pools.get((number, layer)) for layer in range(self.layers)]
         for location in np.ndindex(shape):

@@ -134,8 +134,14 @@ class ScenePainter:
                 kind, sprite, colour = noted or look_of(entity)
                 key = sprite_key(kind, sprite)
                 self._sprites[key] = sprite  # kept: a freed array could hand its id to another one
-                order = self._orders.get(kind, len(self._orders))
-                known[same] = Look(kind, key, order, agents.get(id(entity)), is_ground, colour)
+                known[same] = Look(
+                    kind,
+                    key,
+                    self._orders.get(kind, len(self._orders)),
+                    agents.get(id(entity)),
+                    is_ground,
+                    colour,
+                )
             looks.append(known[same])
         return looks
 

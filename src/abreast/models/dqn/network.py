@@ -1,14 +1,14 @@
 """The network of DQN: one value per action. Shapes: B batch, D inputs, A actions."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from abreast.models.dqn.config import DQNConfig
-from abreast.models.layers import Linear
+from abreast.models.layers import Layer, Linear
 from abreast.models.torsos import Torso
 
 
-class DQNNetwork(nn.Module):
+class DQNNetwork(Layer):
     """A torso, if there is one, two hidden layers, then the values of the actions."""
 
     def __init__(self, n_inputs: int, n_actions: int, config: DQNConfig, torso: Torso | None = None) -> None:
@@ -26,7 +26,7 @@ class DQNNetwork(nn.Module):
 
     def values_of(self, features_BF: Tensor) -> Tensor:
         """Values of the actions, (B, A), from what the torso makes of the states."""
-        heads: Tensor = self.heads(torch.relu(self.trunk(torch.relu(self.state(features_BF)))))
+        heads = self.heads(torch.relu(self.trunk(torch.relu(self.state(features_BF)))))
         if not self.is_dueling:
             return heads
         value_B1, advantage_BA = heads[..., :1], heads[..., 1:]

@@ -10,6 +10,7 @@ from abreast.models.dqn.config import DQNConfig
 from abreast.models.dqn.loss import value_loss
 from abreast.models.dqn.network import DQNNetwork
 from abreast.models.figures import Figures
+from abreast.models.layers import initialise_all
 from abreast.models.masks import among_legal
 from abreast.models.tensors import Tensors
 from abreast.models.torsos import LSTM
@@ -33,14 +34,10 @@ class DQN(ValueModel):
         return DQNNetwork(self.input_size, self.n_actions, self.config, self.make_torso())
 
     def initialise(self, network: DQNNetwork) -> None:  # type: ignore[override]
-        if network.torso is not None:
-            network.torso.initialise(self.learning_generator)
-        for layer in (network.state, network.trunk, network.heads):
-            layer.initialise(self.learning_generator)
+        initialise_all((network.torso, network.state, network.trunk, network.heads), self.learning_generator)
 
     def evaluate(self, frames: Tensor) -> Tensor:
-        values: Tensor = self.policy(frames)
-        return values
+        return self.policy(frames)
 
     def evaluate_with_memory(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         assert isinstance(self.policy.torso, LSTM)

@@ -6,14 +6,14 @@ Shapes: B batch, K quantiles, D inputs, H hidden, A actions.
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from abreast.models.iqn.config import IQNConfig
-from abreast.models.layers import Linear, NoisyLinear, noisy_layers
+from abreast.models.layers import Layer, Linear, NoisyLinear, noisy_layers
 from abreast.models.torsos import Torso
 
 
-class IQNNetwork(nn.Module):
+class IQNNetwork(Layer):
     """`embed` the quantile fractions, then `forward` states with them."""
 
     def __init__(self, n_inputs: int, n_actions: int, config: IQNConfig, torso: Torso | None = None) -> None:
@@ -53,8 +53,9 @@ class IQNNetwork(nn.Module):
     @property
     def _noise_sizes(self) -> list[int]:
         """Of each noisy layer, those for its weights and for its biases; of one network, also where several are stacked."""
-        layers = list(noisy_layers(self))
-        return [size for layer in layers for size in (layer.weight.shape[-2:].numel(), layer.bias.shape[-1])]
+        return [
+            size for layer in noisy_layers(self) for size in (layer.weight.shape[-2:].numel(), layer.bias.shape[-1])
+        ]
 
     def take_noise(self, drawn: Tensor) -> None:
         """Noise for the noisy layers, as `noise_size` standard normal numbers, used until the next draw."""
@@ -69,7 +70,7 @@ class IQNNetwork(nn.Module):
 
     def embed(self, fractions: Tensor) -> Tensor:
         """Quantile fractions (…, K) as features (…, K, H)."""
-        return self.fraction(torch.cos(fractions[..., None] * self.frequencies)).relu()  # type: ignore[no-any-return]
+        return self.fraction(torch.cos(fractions[..., None] * self.frequencies)).relu()
 
     def preferences(self, states_BD: Tensor, embedded_KH: Tensor) -> Tensor:
         """Numbers that rank the actions like their mean over the fractions, (B, A), for half the work of `forward`.
@@ -77,19 +78,16 @@ class IQNNetwork(nn.Module):
         The value of the state is the same for all actions, and the last layer is linear, so the mean can come first.
         Stacked (see models/stacked/), everything has a leading dimension more.
         """
-        hidden_BH = self._hidden(states_BD)
-        features_BKH = self.trunk(hidden_BH[..., None, :] * embedded_KH[..., None, :, :]).relu()
-        both: Tensor = self.dueling(features_BKH.mean(dim=-2))
-        return both[..., 1:]
+        features_BKH = self.trunk(self._hidden(states_BD)[..., None, :] * embedded_KH[..., None, :, :]).relu()
+        return self.dueling(features_BKH.mean(dim=-2))[..., 1:]
 
     def forward(self, states_BD: Tensor, embedded: Tensor) -> Tensor:
         """Quantiles of the return, (B, K, A); `embedded` is (B, K, H), or (K, H) for the same fractions everywhere.
 
         Stacked (see models/stacked/), everything has a leading dimension more.
         """
-        hidden_BH = self._hidden(states_BD)
-        features_BKH = self.trunk(hidden_BH[..., None, :] * embedded).relu()
-        both: Tensor = self.dueling(features_BKH)
+        features_BKH = self.trunk(self._hidden(states_BD)[..., None, :] * embedded).relu()
+        both = self.dueling(features_BKH)
         value_BK1, advantage_BKA = both[..., :1], both[..., 1:]
         return value_BK1 + advantage_BKA - advantage_BKA.mean(dim=-1, keepdim=True)
 
@@ -98,12 +96,9 @@ class IQNNetwork(nn.Module):
         if type(self).forward is not IQNNetwork.forward:  # a user's, who says what quantiles are
             quantiles_BKA = self(states_BD, embedded)
             index = actions_B[..., None, None].expand(*quantiles_BKA.shape[:-1], 1)
-            taken: Tensor = quantiles_BKA.gather(-1, index).squeeze(-1)
-            return taken
+            return quantiles_BKA.gather(-1, index).squeeze(-1)
         features_BKH = self.trunk(self._hidden(states_BD)[..., None, :] * embedded).relu()
-        both: Tensor = self.dueling(features_BKH)
-        return (both * self.picks_AQ[actions_B][..., None, :]).sum(dim=-1)
+        return (self.dueling(features_BKH) * self.picks_AQ[actions_B][..., None, :]).sum(dim=-1)
 
     def _hidden(self, states_BD: Tensor) -> Tensor:
-        hidden_BH: Tensor = self.state(states_BD if self.torso is None else self.torso(states_BD)).relu()
-        return hidden_BH
+        return self.state(states_BD if self.torso is None else self.torso(states_BD)).relu()

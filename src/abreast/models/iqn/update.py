@@ -14,7 +14,7 @@ from abreast.models.figures import Figures
 from abreast.models.iqn.config import IQNConfig
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.iqn.network import IQNNetwork
-from abreast.models.layers import NoisyLinear, noisy_layers
+from abreast.models.layers import NoisyLinear, initialise_all, noisy_layers
 from abreast.models.masks import among_legal
 from abreast.models.tensors import Tensors
 from abreast.models.value_model import ValueModel
@@ -51,10 +51,9 @@ class IQN(ValueModel):
         return IQNNetwork(self.input_size, self.n_actions, self.config, self.make_torso())
 
     def initialise(self, network: IQNNetwork) -> None:  # type: ignore[override]
-        if network.torso is not None:
-            network.torso.initialise(self.learning_generator)
-        for layer in (network.state, network.fraction, network.trunk, network.dueling):
-            layer.initialise(self.learning_generator)
+        initialise_all(
+            (network.torso, network.state, network.fraction, network.trunk, network.dueling), self.learning_generator
+        )
 
     @property
     def gains_by_stacking(self) -> bool:
@@ -101,8 +100,9 @@ class IQN(ValueModel):
 
     def stacked(self, network: nn.Module, models: Sequence["IQN"]) -> Self:
         twin = super().stacked(network, models)
-        embedded = [model._embedded_midpoints for model in models if model._embedded_midpoints is not None]
-        twin._embedded_midpoints = torch.stack(embedded)
+        twin._embedded_midpoints = torch.stack(
+            [model._embedded_midpoints for model in models if model._embedded_midpoints is not None]
+        )
         return twin
 
     def loss(self, batch: Batch) -> Tensor | Figures:

@@ -68,8 +68,8 @@ def clipped_loss_of(
     ratio_B = torch.exp(log_ratio_B)
     clipped_B = ratio_B.clamp(1.0 - config.clip, 1.0 + config.clip)
     policy = -torch.minimum(ratio_B * advantages_B, clipped_B * advantages_B).mean(dim=-1)
-    errors_B = functional.smooth_l1_loss(values_B, returns_B, reduction="none")
-    value = errors_B.mean(dim=-1)  # bounded gradient: returns come in any size
+    # Its gradient is bounded, because returns come in any size.
+    value = functional.smooth_l1_loss(values_B, returns_B, reduction="none").mean(dim=-1)
     moved_B = ratio_B.detach() - 1.0
     return {
         "loss": policy + config.value_weight * value - config.entropy_weight * entropy,

@@ -53,12 +53,10 @@ class PPONetwork(nn.Module):
 
     def means_of(self, features_BF: Tensor) -> Tensor:
         """The same from what the policy's torso makes of the states."""
-        found: Tensor = self.policy_head(torch.tanh(self.policy_trunk(torch.tanh(self.policy_state(features_BF)))))
-        return found
+        return self.policy_head(torch.tanh(self.policy_trunk(torch.tanh(self.policy_state(features_BF)))))
 
     def values(self, states_BD: Tensor) -> Tensor:
         """Values of the states, (B,)."""
         seen = states_BD if self.value_torso is None else self.value_torso(states_BD)
         features = torch.tanh(self.value_trunk(torch.tanh(self.value_state(seen))))
-        values: Tensor = self.value_head(features).squeeze(-1)
-        return values
+        return self.value_head(features).squeeze(-1)

@@ -12,6 +12,7 @@ from abreast.errors import ModelError, short
 from abreast.models.base import shipped
 from abreast.models.figures import Figures, mean_of_steps
 from abreast.models.gaussian import entropy_of, log_density
+from abreast.models.layers import initialise_all
 from abreast.models.masks import among_legal_chances
 from abreast.models.network_model import NetworkModel
 from abreast.models.ppo.config import PPOConfig
@@ -56,15 +57,18 @@ class PPO(NetworkModel):
         return {"extras": {**super().memory_options().get("extras", {}), "log_chance": np.float32}}
 
     def make_network(self) -> PPONetwork:
-        torsos = self.make_torso(0), self.make_torso(1)
-        return PPONetwork(self.input_size, self.n_actions, self.config, *torsos, self.action_box is not None)
+        return PPONetwork(
+            self.input_size,
+            self.n_actions,
+            self.config,
+            self.make_torso(0),
+            self.make_torso(1),
+            is_continuous=self.action_box is not None,
+        )
 
     def initialise(self, network: PPONetwork) -> None:  # type: ignore[override]
-        for torso in (network.policy_torso, network.value_torso):
-            if torso is not None:
-                torso.initialise(self.learning_generator)
-        for layer in (network.policy_state, network.policy_trunk, network.value_state, network.value_trunk):
-            layer.initialise(self.learning_generator)
+        layers = (network.policy_state, network.policy_trunk, network.value_state, network.value_trunk)
+        initialise_all((network.policy_torso, network.value_torso, *layers), self.learning_generator)
         network.policy_head.initialise(self.learning_generator, gain=0.01)  # begin undecided
         network.value_head.initialise(self.learning_generator)
         if self.action_box is not None:

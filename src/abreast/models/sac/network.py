@@ -57,14 +57,13 @@ class SACNetwork(nn.Module):
 
     def policy_of(self, features_BF: Tensor) -> Tensor:
         """The same from what the policy's torso makes of the states."""
-        heads: Tensor = self.policy_head(torch.relu(self.policy_trunk(torch.relu(self.policy_state(features_BF)))))
+        heads = self.policy_head(torch.relu(self.policy_trunk(torch.relu(self.policy_state(features_BF)))))
         means_BA, log_std_BA = heads.chunk(2, dim=-1)
         return torch.cat([means_BA, log_std_BA.clamp(*LOG_STD)], dim=-1)
 
     def features(self, states_BD: Tensor) -> Tensor:
         """What the critics see of the states."""
-        seen: Tensor = states_BD if self.critic_torso is None else self.critic_torso(states_BD)
-        return seen
+        return states_BD if self.critic_torso is None else self.critic_torso(states_BD)
 
     def values(self, features_BF: Tensor, actions_BA: Tensor, learns: bool = True) -> tuple[Tensor, Tensor]:
         """What each critic says of these actions, (B,)."""

@@ -12,6 +12,7 @@ from abreast.models.base import shipped
 from abreast.models.draws import Draw
 from abreast.models.figures import Figures
 from abreast.models.gaussian import squashed
+from abreast.models.layers import initialise_all
 from abreast.models.network_model import NetworkModel
 from abreast.models.sac.config import SACConfig
 from abreast.models.sac.loss import critic_loss, policy_loss, temperature_loss
@@ -50,12 +51,9 @@ class SAC(ValueModel):
         return SACNetwork(self.input_size, self.n_actions, self.config, self.make_torso(0), self.make_torso(1))
 
     def initialise(self, network: SACNetwork) -> None:  # type: ignore[override]
-        for torso in (network.policy_torso, network.critic_torso):
-            if torso is not None:
-                torso.initialise(self.learning_generator)
         critics = [layer for critic in network.critics for layer in critic.children()]
-        for layer in (network.policy_state, network.policy_trunk, *critics):
-            layer.initialise(self.learning_generator)  # type: ignore[operator]
+        layers = (network.policy_state, network.policy_trunk, *critics)
+        initialise_all((network.policy_torso, network.critic_torso, *layers), self.learning_generator)
         network.policy_head.initialise(self.learning_generator, gain=0.01)  # begin undecided: means 0, spreads 1
         network.log_alpha.data.fill_(math.log(self.config.alpha))
 

@@ -27,8 +27,9 @@ class StackedChoice:
     def take_actions(self, states: Sequence[Sequence[NDArray[Any]]], lanes: Sequence[int]) -> list[list[int]]:
         """Per model, the actions chosen in the states of these lanes."""
         with torch.inference_mode():
-            frames = [model.frame_stack.push(seen, lanes) for model, seen in zip(self._models, states, strict=True)]
-            frames_NBD = torch.stack(frames)
+            frames_NBD = torch.stack(
+                [model.frame_stack.push(seen, lanes) for model, seen in zip(self._models, states, strict=True)]
+            )
             groups = self._models[0].streams.together(range(len(lanes)), lanes)
             parts = [frames_NBD[:, group[0] : group[-1] + 1].contiguous() for group in groups]
             evaluated_NBA = torch.cat([self._all.evaluate(part) for part in parts], dim=1)

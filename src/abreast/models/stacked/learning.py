@@ -167,8 +167,7 @@ class LearnerStack(ABC):
         if not self._names:
             self._names = list(figures)
             self._figures_FN = self._unknown_N.expand(len(figures), -1).clone()
-        known = [figures.get(name, self._unknown_N).detach() for name in self._names]
-        self._figures_FN.copy_(torch.stack(known))
+        self._figures_FN.copy_(torch.stack([figures.get(name, self._unknown_N).detach() for name in self._names]))
 
     def note_figures(self) -> None:
         """Keep the figures of a gradient step, on the device."""

@@ -81,12 +81,10 @@ class DeviceRows:
         begin_L = np.maximum(np.maximum(self._copied_NL[agent] - 1, written_L - self._rows), 0)
         self._copied_NL[agent] = written_L
         fields = memory.ring.fields
+        spans: Any = enumerate(zip(begin_L.tolist(), written_L.tolist(), strict=True))
         if (begin_L == begin_L[0]).all() and (written_L == written_L[0]).all():
-            for part in _slices(int(begin_L[0]), int(written_L[0]), self._rows):
-                for name in self._names:
-                    self._fields[name][agent, :, part].copy_(torch.from_numpy(fields[name][:, part]))
-            return
-        for lane, (begin, end) in enumerate(zip(begin_L.tolist(), written_L.tolist(), strict=True)):
+            spans = [(slice(None), (int(begin_L[0]), int(written_L[0])))]  # all lanes at once
+        for lane, (begin, end) in spans:
             for part in _slices(begin, end, self._rows):
                 for name in self._names:
                     self._fields[name][agent, lane, part].copy_(torch.from_numpy(fields[name][lane, part]))
@@ -131,8 +129,7 @@ class DeviceRows:
 
     def states_at(self, places: Tensor) -> Tensor:
         """Stacked frames, (…, T * size of a frame), from their places, (…, T)."""
-        frames: Tensor = self._states.index_select(0, places.flatten())
-        return frames.view(*places.shape[:-1], -1)
+        return self._states.index_select(0, places.flatten()).view(*places.shape[:-1], -1)
 
     def _stack(self, lane: Tensor, row: Tensor) -> Tensor:
         """Where the frames of each row and of the rows before it stand, oldest first; the row of zeros
@@ -150,8 +147,7 @@ class DeviceRows:
 
     def _take(self, name: str, places: Tensor) -> Tensor:
         field = self._fields[name].flatten(0, 2)
-        taken: Tensor = field.index_select(0, places.flatten()).view(*places.shape, *field.shape[1:])
-        return taken
+        return field.index_select(0, places.flatten()).view(*places.shape, *field.shape[1:])
 
 
 def _slices(begin: int, end: int, rows: int) -> list[slice]:

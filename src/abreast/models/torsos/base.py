@@ -1,10 +1,11 @@
 """What the layers of an algorithm ask of a torso."""
 
 import torch
-from torch import nn
+
+from abreast.models.layers import Layer
 
 
-class Torso(nn.Module):
+class Torso(Layer):
     """Turns rows of numbers, the stacked frames, into rows of `features`."""
 
     features: int

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from abreast.errors import ConfigError
-from abreast.models.layers import Convolution
+from abreast.models.layers import Convolution, initialise_all
 from abreast.models.torsos.base import Torso
 
 SMALL = 12
@@ -41,8 +41,7 @@ class CNN(Torso):
         self.features = inputs * size[0] * size[1]
 
     def initialise(self, generator: torch.Generator) -> None:
-        for layer in self.layers:
-            layer.initialise(generator)  # type: ignore[operator]
+        initialise_all(self.layers, generator)
 
     def forward(self, frames_BI: Tensor) -> Tensor:
         """Features of the frames, (B, F)."""

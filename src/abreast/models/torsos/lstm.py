@@ -12,7 +12,7 @@ Shapes: B rows, T frames, D numbers of a frame, H hidden, S = 2 H numbers of a m
 import torch
 from torch import Tensor
 
-from abreast.models.layers import Linear
+from abreast.models.layers import Linear, initialise_all
 from abreast.models.torsos.base import Torso
 
 
@@ -29,10 +29,7 @@ class LSTM(Torso):
         self.gates_again = Linear(hidden, 4 * hidden)
 
     def initialise(self, generator: torch.Generator) -> None:
-        if self.encoder is not None:
-            self.encoder.initialise(generator)
-        self.gates.initialise(generator)
-        self.gates_again.initialise(generator)
+        initialise_all((self.encoder, self.gates, self.gates_again), generator)
         with torch.no_grad():  # begin by keeping what is remembered
             self.gates.bias[self.features : 2 * self.features] += 1.0
 

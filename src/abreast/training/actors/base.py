@@ -72,8 +72,9 @@ def cut_episodes(game: Playable) -> None:
 
 def actor_state(game: Playable) -> State:
     """All that an actor cannot get again, between two passes: worlds, and where choosing is."""
-    models = {f"player{number}": model.acting_state() for number, model in enumerate(models_of(game))}
-    return join(game=game.state(), **models)
+    return join(
+        game=game.state(), **{f"player{number}": model.acting_state() for number, model in enumerate(models_of(game))}
+    )
 
 
 def set_actor_state(game: Playable, state: State) -> None:

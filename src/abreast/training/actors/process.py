@@ -14,7 +14,7 @@ import torch
 
 from abreast.errors import ConfigError, WorldError
 from abreast.models import ALGORITHMS, BaseModel
-from abreast.processes.backend import ChildContext, ChildSpec
+from abreast.processes.backend import ChildContext, ChildSpec, Work
 from abreast.processes.memory import SharedBlock
 from abreast.processes.pickling import Pickler
 from abreast.processes.process import comes_from_main
@@ -55,7 +55,7 @@ class Passed(NamedTuple):
     """What was seen by which lanes have to be played by one actor, if anything was."""
 
 
-class ActorProcess:
+class ActorProcess(Work):
     """The work of an actor in a process (or thread) of its own."""
 
     def __init__(
@@ -98,12 +98,6 @@ class ActorProcess:
             adopt_published(model, self._published[agent], order.versions[agent])
             model.epsilon = order.epsilons[agent]
         self._context.answer(key, _play_lanes(self._game, order, self._lanes, beat=self._context.beat))
-
-    def idle(self) -> float | None:
-        return None
-
-    def close(self) -> None:
-        pass
 
 
 def _play_lanes(game: Playable, order: Play, lanes: range, **calls: Callable[[], None] | None) -> Passed:
@@ -169,8 +163,16 @@ class ProcessActors:
         published = [place.for_reader(worker + 1) for place in self._learners.published]
         states = {lane: self._states[lane] for lane in lanes}
         kinds = [type(model).__qualname__ for model in self._models]
-        parts = (self._factory, self._learners.block, published, self._compute_threads)
-        arguments = (*parts, lanes, states, kinds, self._acting)
+        arguments = (
+            self._factory,
+            self._learners.block,
+            published,
+            self._compute_threads,
+            lanes,
+            states,
+            kinds,
+            self._acting,
+        )
         made_of = (
             self._factory,
             getattr(self._factory, "kind", None),

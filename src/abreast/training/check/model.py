@@ -107,8 +107,13 @@ class ModelTrial:
 
     def experiment(self) -> Experiment:
         """The same as a whole run."""
-        placed = {"workers": "processes", "device": "cpu"}
-        parallel = {"num_envs": LANES, "schedule": "lockstep", "max_restarts": 0, **placed}
+        parallel = {
+            "num_envs": LANES,
+            "schedule": "lockstep",
+            "max_restarts": 0,
+            "workers": "processes",
+            "device": "cpu",
+        }
         settings = {"epochs": ROUNDS * LANES, "max_turns": TURNS, "num_agents": 1, "seed": SEED}
         return Experiment(MadeUpGame(self.make()), {"experiment": settings, "multiprocessing": parallel})
 
@@ -206,9 +211,11 @@ def _learns(trial: ModelTrial) -> str | None:
                 " it to the run."
             )
         changed |= set(differing(before, learned(model))) - COUNTED
-    rows = ROUNDS * LANES * TURNS
     if not figures:
-        return f"train_step returned None, with {rows} rows in memory: right only for a model that does not learn"
+        return (
+            f"train_step returned None, with {ROUNDS * LANES * TURNS} rows in memory: right only for a model that does not"
+            " learn"
+        )
     if not changed:
         raise Fault(
             f"train_step reported {short(figures)}, but nothing of the model has changed: is the gradient computed"

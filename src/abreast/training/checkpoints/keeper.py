@@ -130,8 +130,9 @@ class Checkpoints:
 
     def _was_used_before(self) -> bool:
         """Whether the agents had learned or lived anything before this run."""
-        has_lived = any(model.updates or model.memory.written.any() for model in self._models)
-        return has_lived or bool(self._record.first_epoch)
+        return self._record.first_epoch > 0 or any(
+            model.updates or model.memory.written.any() for model in self._models
+        )
 
     # ---- writing
 
@@ -213,15 +214,16 @@ class Checkpoints:
     def _write_agents(self, folder: Path, is_complete: bool) -> None:
         """The agents as they are."""
         parts = _agents(self._models, [model.learning_state() for model in self._models])
-        facts = {**self._facts(), "is_complete": is_complete}
-        write_checkpoint(folder, "agents", facts, parts)
+        write_checkpoint(folder, "agents", {**self._facts(), "is_complete": is_complete}, parts)
         self._record.kept_epochs = self._experiment.epochs_played
 
 
 def _agents(models: Sequence[BaseModel], learned: Sequence[State]) -> dict[str, State]:
     """The parts that are agents."""
-    each = enumerate(zip(models, learned, strict=True))
-    return {f"agent_{number}": model.file_state(learning) for number, (model, learning) in each}
+    return {
+        f"agent_{number}": model.file_state(each)
+        for number, (model, each) in enumerate(zip(models, learned, strict=True))
+    }
 
 
 def _rows_of(model: BaseModel) -> State:

@@ -65,8 +65,8 @@ class HostedLearners:
         self.published = create_shared_models(models, parallel.mode, readers=parallel.actors)
         layout: dict[str, Any] = {}
         for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
-            rows = model.memory.layout(slack)
-            layout |= place.layout() | {f"replay{index}.{name}": what for name, what in rows.items()}
+            layout |= place.layout()
+            layout |= {f"replay{index}.{name}": what for name, what in model.memory.layout(slack).items()}
         self.block = SharedBlock(layout)
         tell_who_learns_alone(models)
         self._results = [RoundResult({}, model.updates) for model in models]
@@ -130,8 +130,7 @@ class HostedLearners:
             restarts = 0 if died.has_raised and self._models[died.at].runs_users_code else restarts
             gone = [died.at] if self._deaths[died.at] > restarts else []
         for agent in gone:
-            self.given_up[agent] = died.given_up(restarts)
-            error = self.given_up[agent]
+            error = self.given_up[agent] = died.given_up(restarts)
             log.error("agent %d is not trained any more: %s", agent, error)
             log.info("its stack:", exc_info=error)
             agents.remove(agent)
@@ -144,9 +143,10 @@ class HostedLearners:
 
     def learning_states(self) -> list[State]:
         self.team.wait_started()  # of a run that cannot begin, no checkpoint is left
-        versions = self.acting_versions()
-        wholes = [place.read(version, whole=True) for place, version in zip(self.published, versions, strict=True)]
-        return [part_of(state, "model") for _, state in wholes]
+        return [
+            part_of(place.read(version, whole=True)[1], "model")
+            for place, version in zip(self.published, self.acting_versions(), strict=True)
+        ]
 
     def acting_versions(self) -> list[int | None]:
         """Which published version of each agent a pass that begins now plays with; None: the newest."""

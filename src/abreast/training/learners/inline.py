@@ -59,8 +59,11 @@ class InlineLearners:
         self._orders[number] = Order(updates, written, self._acting_states())
 
     def _acting_states(self) -> dict[int, State]:
-        parallel = {agent: model for agent, model in self._learning.items() if model.own_attributes.is_guarded}
-        return {agent: copied(model.acting_state()) for agent, model in parallel.items() if model.acting}
+        return {
+            agent: copied(model.acting_state())
+            for agent, model in self._learning.items()
+            if model.acting and model.own_attributes.is_guarded
+        }
 
     def finish(self, number: int) -> list[RoundResult]:
         order = self._orders.pop(number)

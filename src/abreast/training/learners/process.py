@@ -15,7 +15,7 @@ import torch
 from abreast.models import BaseModel
 from abreast.models.figures import mean_figures
 from abreast.models.model_state import Recipe
-from abreast.processes.backend import ChildContext
+from abreast.processes.backend import ChildContext, Work
 from abreast.processes.spans import span
 from abreast.replay import SharedReplayBuffer
 from abreast.state import State, copied
@@ -83,7 +83,7 @@ class Trained(NamedTuple):
     """How long its worker had waited for the order."""
 
 
-class RoundWork:
+class RoundWork(Work):
     """Trains a round when it is ordered; the number of the round is the key of the order."""
 
     def __init__(self, context: ChildContext, jobs: list[Job]) -> None:
@@ -128,12 +128,6 @@ class RoundWork:
             else:
                 self._context.beat()
                 job.publish(self._models[job.agent], number + 1, number, results[job.agent])
-
-    def idle(self) -> float | None:
-        return None
-
-    def close(self) -> None:
-        pass
 
 
 class TrainFreely(NamedTuple):

@@ -212,8 +212,7 @@ def _page(picture: Image.Image, title: str, legend: Sequence[tuple[Image.Image, 
     columns = max(1, width // column)
     page = Image.new("RGB", (width + 2 * MARGIN, below + math.ceil(len(legend) / columns) * LINE), "white")
     page.paste(picture, ((page.width - picture.width) // 2, LINE))
-    pen = ImageDraw.Draw(page)
-    pen.text((MARGIN, LINE / 2), title, OUTLINE, font(TEXT), "lm")
+    ImageDraw.Draw(page).text((MARGIN, LINE / 2), title, OUTLINE, font(TEXT), "lm")
     for number, (icon, text) in enumerate(legend):
         left, top = MARGIN + number % columns * column, below + number // columns * LINE
         page.paste(icon, (left, top), icon)

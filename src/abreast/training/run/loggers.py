@@ -120,8 +120,12 @@ class Loggers:
             try:
                 tell(logger, record, self._run)
             except (Exception, SystemExit) as error:
-                why = f"is left out from epoch {record['epoch']} on, the run goes on: it raised {words(error, HERE)}"
-                log.warning("the logger %s %s", name, why)
+                log.warning(
+                    "the logger %s is left out from epoch %d on, the run goes on: it raised %s",
+                    name,
+                    record["epoch"],
+                    words(error, HERE),
+                )
                 log.info("its stack:", exc_info=error)
                 with suppress(Exception, SystemExit):
                     close(self._loggers.pop(name))

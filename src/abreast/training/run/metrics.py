@@ -120,8 +120,7 @@ def read_epochs(path: Path) -> tuple[list[EpochRecord], list[str]]:
 def last_rewards(path: Path, lines: int, count: int) -> list[list[float]]:
     """Return the rewards, by agent, of the newest `count` epochs among the first `lines`."""
     with path.open("rb") as file:
-        newest = islice(file, max(0, lines - count), lines)
-        return [json.loads(line)["reward_per_agent"] for line in newest]
+        return [json.loads(line)["reward_per_agent"] for line in islice(file, max(0, lines - count), lines)]
 
 
 def _epoch_of(line: bytes) -> int | None:

@@ -246,12 +246,9 @@ class RunRecord:
                 "agent_steps_per_s": self._agent_steps / self._seconds if self._seconds else 0.0,
             },
         )
-        if names := self._experiment.game.agent_names:
-            record["agents"] = list(names)
-        if played.metrics:
-            record["metrics"] = dict(played.metrics)
-        if opponents:
-            record["opponents"] = dict(opponents)
+        names = self._experiment.game.agent_names
+        more = {"agents": list(names), "metrics": dict(played.metrics), "opponents": dict(opponents)}
+        record.update({name: value for name, value in more.items() if value})  # type: ignore[typeddict-item]
         self.count += 1
         self.recent.append(record["reward_per_agent"])
         if self._metrics is None:
@@ -264,8 +261,8 @@ class RunRecord:
 
     def results(self) -> dict[str, float]:
         """Return the headline of the newest epochs (`headline.groups_of`); empty if none is recorded."""
-        names = self._experiment.game.agent_names
-        return results_of(self.recent, groups_of(self.recent, names)) if self.recent else {}
+        groups = groups_of(self.recent, self._experiment.game.agent_names)
+        return results_of(self.recent, groups) if self.recent else {}
 
     def warn_of_idle(self, given_up: Collection[int]) -> None:
         """The run is over: name the agents that have learned nothing, though they could have."""
