@@ -17,12 +17,12 @@ from chaos.leftovers import nothing_left
 from chaos.unlucky import GAME
 from fakes import outcome
 
-FAULTS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "raises": signal.SIGUSR2}
+FAULTS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "exits": signal.SIGUSR2}
 EPOCHS_PER_FAULT = 5
 PAUSE_S = 0.2
 """Longest pause before a fault: long enough for a restart, so that faults hit starts and rounds alike."""
 YOUNG_S = 1.0
-"""Children younger than this are killed and raise, but are not stopped."""
+"""Children younger than this are killed and exit, but are not stopped."""
 START_S = 10.0
 """Seconds after which a child that was stopped while it started is replaced: 120 otherwise."""
 HELD_S = 20.0
