@@ -158,8 +158,8 @@ class MARLMultiprocessingSystem:
         if session is None:
             options = RunOptions(
                 self._config.multiprocessing.schedule,
-                True,
-                False,
+                is_parallel=True,
+                animate=False,
                 logging=output_dir is not None,
                 output_dir=output_dir,
             )
