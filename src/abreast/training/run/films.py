@@ -199,7 +199,7 @@ def compose(game: Playable, camera: Camera) -> Iterator[Image.Image]:
     for (_, turn, rewards), picture in zip(camera.frames, pictures, strict=True):
         title, labels = f"epoch {camera.epoch}   turn {turn} of {camera.frames[-1][1]}", names
         if scores := [float(reward) for reward in rewards]:
-            title += "" if camera.reward is None else f"   reward {sum(scores):g}"
+            title += "" if camera.reward is None else f"   reward {sum(scores):g} in training"
             labels = [f"{name}: {score:g}" for name, score in zip(names, scores, strict=False)]
         legend = [*zip(badges, labels, strict=True), *kinds]
         yield _page(picture, title, legend, ICON + SPACE + math.ceil(widest) + MARGIN)
