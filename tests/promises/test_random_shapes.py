@@ -14,11 +14,11 @@ from abreast.games import find_game
 from fakes import outcome
 from promises.cover import IS_FULL
 
-COUNT = int(os.environ.get("ABREAST_SHAPES", "1000" if IS_FULL else "3"))
+COUNT = int(os.environ.get("ABREAST_SHAPES", "1000" if IS_FULL else "4"))
 SHARE_OF_PROCESSES = 0.3
 """Share of the shapes that also run in processes, which take a second to start and compute as threads do."""
-FIRST_SEED = int(os.environ.get("ABREAST_FIRST_SHAPE", "0"))
-FOUND = [] if IS_FULL else [55]
+FIRST_SEED = int(os.environ.get("ABREAST_FIRST_SHAPE", "0" if IS_FULL else "4"))
+FOUND = [] if IS_FULL else [230]
 """Shapes that once ended with other bits: a stacked update of SAC."""
 
 
