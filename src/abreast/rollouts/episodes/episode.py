@@ -4,6 +4,7 @@ The main process and the workers run the same code, so their results are equal. 
 was in has ended, or it was interrupted; an environment that raises has ended its episode.
 """
 
+import asyncio
 import copy
 import logging
 import math
@@ -259,8 +260,8 @@ class Episode:
 # `os._exit` in the main process would end a whole rollout without a word. So wherever an environment lives, it raises
 # SystemExit if it was called by one, as `sys.exit` does; the processes that an environment forks may end.
 
-ENDS = (Exception, SystemExit)
-"""What ends the episode of an environment that raises it."""
+ENDS = (Exception, SystemExit, asyncio.CancelledError)
+"""What ends the episode of an environment that raises it. (No turn awaits, so CancelledError is the environment's own.)"""
 _processes = set[int]()
 """Processes that have environments: this one, or none."""
 _really_exit = os._exit
