@@ -190,7 +190,7 @@ class EndsTheProgram(Counting):
 class LeaksMemory(Counting):
     """A tenth of a gigabyte of its process an episode."""
 
-    blocks = []  # noqa: RUF012
+    blocks = []
 
     def reset(self, *, seed=None, options=None):
         self.blocks.append(bytearray(10**8))
@@ -201,7 +201,7 @@ class SaysNoSuccess(Counting):
     """Says of its success what its flag says: nothing, or the word alone when it has succeeded."""
 
     def step(self, action):
-        state, reward, terminated, truncated, info = super().step(action)
+        state, reward, terminated, truncated, _ = super().step(action)
         told = {"success": True} if self.config.flag and terminated and self.seed % 2 else {}
         return state, reward, terminated, truncated, told
 

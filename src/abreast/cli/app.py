@@ -201,6 +201,7 @@ def show_settings(settings: Iterable[tuple[str, Any, str]]) -> None:
 def main() -> None:
     """Entry point of the command `abreast`."""
     signal.signal(signal.SIGTERM, _terminated)
+    faulthandler.enable()  # native code of an environment, or of a library, may crash without a word
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1)  # while nothing else handles it, stacks are printed
     sys.exit(run(sys.argv[1:]))
