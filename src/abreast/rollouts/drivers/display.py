@@ -40,9 +40,13 @@ class RolloutDisplay(Display):
     def figures(self) -> Shown:
         over, done, mean = self._results.episodes, len(self._results.tallies), self._results.mean
         left_s = self._elapsed_s / done * (self._episodes - over) if done else None
-        failed = [f"{len(self._results.errors):,} could not go on"] if self._results.errors else []
-        means = [f"success {percent(mean('success'), 0)}", f"reward {mean('reward'):.2f}", f"score {mean('score'):.2f}"]
-        below = ["  ".join([*means, *failed])] if over else []
+        means = [
+            f"success {percent(mean('success'), 0)}",
+            f"reward {mean('reward'):.2f}",
+            f"score {mean('score'):.2f}",
+            *([f"{len(self._results.errors):,} could not go on"] if self._results.errors else []),
+        ]
+        below = ["  ".join(means)] if over else []
         if self._counts is not None:
             asked = f"{self._counts.requests:,} requests, {self._counts.retries:,} again"
             tokens = f"tokens: {self._counts.tokens.prompt:,} in, {self._counts.tokens.completion:,} out"

@@ -51,8 +51,13 @@ class Results:
             self._odd["answers with tool calls"] += "tool_calls" in entry and "calls" not in entry
         tag, success, given = line["tag"], bool(line["success"]), line["num_given"]
         counted = Tally(line["reward"], success, given, line["num_actions"], line["num_invalid"])
-        told = {**counted.figures(line["penalty"]), "episodes": 1, "given": given, "invalid_rate": counted.invalid}
-        told["silent"] = line["success"] is None
+        told = {
+            **counted.figures(line["penalty"]),
+            "episodes": 1,
+            "given": given,
+            "invalid_rate": counted.invalid,
+            "silent": line["success"] is None,
+        }
         self._groups[tag, line["group_id"]].append(success)
         self.errors += [] if line["error"] is None else [line["error"]]
         sums = self._sums.setdefault(tag, dict.fromkeys(told, 0.0))
@@ -102,9 +107,9 @@ class Results:
 
     def _pass_at(self, group_size: int) -> dict[str, str]:
         """The chance that at least one episode of a group succeeds, in the mean of the groups that are complete."""
-        key = f"pass@{group_size}"
+        key, silent = f"pass@{group_size}", self.silent
         groups = [(tag, group) for (tag, _), group in self._groups.items() if len(group) == group_size > 1]
-        chances = [pass_at_k(group)[key] for tag, group in groups if tag not in self.silent]
+        chances = [pass_at_k(group)[key] for tag, group in groups if tag not in silent]
         return {key: percent(fmean(chances) if chances else nan)} if groups else {}
 
 

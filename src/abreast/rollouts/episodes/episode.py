@@ -73,7 +73,14 @@ class TurnResult(NamedTuple):
 class Episode:
     """An environment with what is needed to rebuild it: its factory, configuration, seed, and the actions executed since."""
 
-    def __init__(self, make: Callable[[Any], Any], config: Any, beat: Beat = lambda allow_s: None) -> None:
+    def __init__(
+        self,
+        make: Callable[[Any], Any],
+        config: Any,
+        beat: Beat = lambda allow_s: None,
+        *,
+        dies_of_memory: bool = False,
+    ) -> None:
         self._make, self._config, self.beat = make, config, beat
         self._env: Any = None
         self._names = config.action_lookup
@@ -84,7 +91,7 @@ class Episode:
         self.known_digest: Digest | None = None
         self.last_s = float("inf")
         """What its last turn took; before there was one, it may take any time."""
-        self.dies_of_memory = False
+        self._dies_of_memory = dies_of_memory
         """Whether its process is replaced where memory is used up: then MemoryError is no result of a turn."""
         self._making_s = 0.0
         self._seed = 0
@@ -186,6 +193,8 @@ class Episode:
             if hasattr(env, "close"):
                 env.close()
         except ENDS as error:
+            if is_of_signal(error):
+                raise
             log.warning("an environment (%s) could not be closed: %r", type(env).__name__, error)
 
     # ---- inside
@@ -207,7 +216,7 @@ class Episode:
         return known, dropped or ()
 
     def _failed(self, error: BaseException) -> TurnResult:
-        if (self.dies_of_memory and isinstance(error, MemoryError)) or is_of_signal(error):
+        if (self._dies_of_memory and isinstance(error, MemoryError)) or is_of_signal(error):
             raise error
         if isinstance(error, RolloutError):
             return TurnResult(self._state, failure=str(error))
@@ -263,7 +272,7 @@ class Episode:
 ENDS = (Exception, SystemExit, asyncio.CancelledError)
 """What ends the episode of an environment that raises it. (No turn awaits, so CancelledError is the environment's own.)"""
 _processes = set[int]()
-"""Processes that have environments: this one, or none."""
+"""Those that have environments, by number: this one, and perhaps one that it was forked from."""
 _really_exit = os._exit
 
 
@@ -275,9 +284,10 @@ def _exit(status: int) -> NoReturn:
 
 
 def is_of_signal(error: BaseException) -> bool:
-    """Return True if the handler of a signal has raised it: then the program is to end, whatever it was doing."""
+    """Return True if the handler of a signal has raised SystemExit: the program is to end, whatever it was doing."""
     handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
-    return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
+    is_exit, frames = isinstance(error, SystemExit), traceback.walk_tb(error.__traceback__)
+    return is_exit and any(frame.f_code in handlers for frame, _ in frames)
 
 
 SLOW_S = 1e-3

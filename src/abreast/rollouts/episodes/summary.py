@@ -116,8 +116,7 @@ def measurements_of(episodes: Sequence[Slot]) -> dict[str, dict[str, float]]:
     for tag in dict.fromkeys(episode.tag.name for episode in episodes):
         tallies = [episode.tally for episode in episodes if episode.tag.name == tag]
         half, most = latencies(second for tally in tallies for second in tally.seconds)
-        timeouts = sum(tally.timeouts for tally in tallies)
-        told[tag] = {"latency_p50_ms": half, "latency_p95_ms": most, "timeouts": timeouts}
+        told[tag] = {"latency_p50_ms": half, "latency_p95_ms": most, "timeouts": sum(each.timeouts for each in tallies)}
     return told
 
 

@@ -137,8 +137,7 @@ class RolloutWork:
         if not isinstance(recipe, Episode):
             self._context.beat(env_id, BUILD_S)
             try:
-                recipe = Episode(*pickle.loads(recipe))
-                recipe.dies_of_memory = True
+                recipe = Episode(*pickle.loads(recipe), dies_of_memory=True)
             except MemoryError:
                 raise
             except Exception as error:
