@@ -995,6 +995,59 @@ def test_episodes_that_cannot_go_on_are_told_of(capsys):
     assert any("divides by zero" in str(each["history"][-2]["info"]) for each in trajectories("run"))
 
 
+@pytest.mark.parametrize(("way", "place"), [("os._exit", "auto"), ("sys.exit", "false")])
+def test_an_environment_that_ends_the_program_ends_its_episode_alone(way, place, capsys):
+    villain = ["rollout", "villain_envs:EndsTheProgram", f"es_manager.use_multiprocessing={place}", f"env.flag={way}"]
+    assert run([*villain, "env.harm_seed=10001", "--episodes", "3", "--output", "run"]) == 1
+    printed = capsys.readouterr()
+    assert "1 of 3 episodes could not go on; the first: SystemExit: " in printed.err and "Stopped" not in printed.out
+    assert sum(line["error"] is None for line in trajectories("run")) == 2
+
+
+@pytest.mark.parametrize("end", ["sys.exit(3)", "os._exit(3)", "raise ValueError('\\x1b[2J')"])
+def test_an_environment_that_ends_the_program_when_it_is_made_gets_a_sentence(end, capsys):
+    name = f"ends_{end[:2]}"
+    Path(f"{name}.py").write_text(
+        f"import os, sys\nclass Env:\n    reset = step = id\n    def __init__(self):\n        {end}\n"
+    )
+    assert run(["rollout", f"{name}:Env", HERE, "--output", "run"]) == 2
+    told = capsys.readouterr().err
+    assert f"{name}:Env cannot be made: it raised " in told and f"{name}.py, line 5" in told and "\x1b" not in told
+    assert not Path("run").exists()
+
+
+def test_what_an_environment_tells_a_terminal_to_do_is_shown_and_not_done(capsys):
+    villain = ["rollout", "villain_envs:SaysEscapes", HERE, "env.harm_seed=10001", "--episodes", "3"]
+    assert run([*villain, "--output", "run", "--verbose"]) == 1
+    for command in (
+        ["trajectories", "run"],
+        ["trajectories", "run", "--show", "1"],
+        ["envs", "villain_envs:SaysEscapes"],
+    ):
+        assert run(command) == 0
+    printed = capsys.readouterr()
+    log = Path("run/log.txt").read_text()
+    assert "\ufffd[8mhidden" in printed.err and "\ufffd[2J0 steps" in printed.out and "\ufffd[8mhidden" in log
+    assert "\x1b" not in printed.err + printed.out + log
+    (line,) = (line for line in trajectories("run") if line["error"])
+    assert "\x1b[8mhidden" in line["error"] and line["history"][0]["state"].startswith("\x1b[2J")
+
+
+def test_a_success_that_the_environment_never_says_is_a_dash_everywhere(capsys):
+    assert run(["rollout", "villain_envs:SaysNoSuccess", HERE, "--episodes", "2", "--output", "run"]) == 0
+    printed = capsys.readouterr()
+    assert re.search(r"success +– *\n", printed.out)
+    assert printed.err.count('No episode of villain_envs:SaysNoSuccess ended with info["success"]') == 1
+    assert [line["success"] for line in trajectories("run")] == [None, None]
+    assert run(["trajectories", "run", "--sort", "-success", "--export", "rows.jsonl"]) == 0
+    assert [json.loads(row)["success"] for row in Path("rows.jsonl").read_text().splitlines()] == [None, None]
+    for wanted in ("--success", "--failed"):
+        assert run(["trajectories", "run", wanted]) == 0
+    assert run(["trajectories", "run"]) == 0
+    told = capsys.readouterr().out
+    assert told.count("0 of 2 episodes\n") == 2 and "2 of 2 episodes, success –, reward" in told
+
+
 def test_one_that_cannot_even_be_made_leaves_nothing_behind(capsys):
     assert run(["rollout", "countdown", HERE, "env.data_path=none.jsonl", "--episodes", "3", "--output", "run"]) == 2
     assert capsys.readouterr().err == "abreast: cannot read the data file none.jsonl: No such file or directory.\n"

@@ -580,7 +580,10 @@ def test_those_that_are_listed_are_exported(recorded, capsys):
     ("arguments", "told"),
     [
         (["none"], "none is no run of `abreast rollout`: there is no none."),
-        (["run", "--sort", "colour"], "cannot sort by 'colour': expected one of episode, reward, score, turns, seed"),
+        (
+            ["run", "--sort", "colour"],
+            "cannot sort by 'colour': expected one of episode, reward, score, success, turns, seed",
+        ),
         (["run", "--export", "x.csv"], "cannot export to x.csv: expected a name that ends with .jsonl or .parquet."),
         (["run", "--per-turn"], "--per-turn and --tokenizer are for exports: give --export FILE too."),
         (["run", "--export", "x.jsonl", "--tokenizer", "json:loads"], "has no method apply_chat_template"),

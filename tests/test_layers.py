@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "state_file": {"state", "errors"},
     "streams": set(),
     "processes": {"files", "errors"},
-    "display": {"processes", "files"},
+    "display": {"processes", "files", "errors"},
     "cluster": {"processes", "settings", "errors"},
     "checking": {"processes", "streams"},
     "codec": {"errors"},

@@ -187,7 +187,7 @@ def test_verl_loops_share_a_seed_by_row_and_a_response_has_its_limit(verl_loop):
     assert one.extra_fields["episode_seed"] == same.extra_fields["episode_seed"] != other.extra_fields["episode_seed"]
     assert one.metrics.generate_sequences >= 0 and one.extra_fields["reward_extra_info"].keys() == {
         "success",
-        "invalid_turns",
+        "invalid_actions",
     }
     short = run(most=25, index=4)
     assert len(short.response_ids) == len(short.response_mask) == len(short.response_logprobs) <= 25

@@ -31,6 +31,8 @@ from abreast.rollouts.drivers.policies.make import make_policy
 from abreast.rollouts.drivers.policies.replay import ReplayPolicy
 from abreast.rollouts.drivers.results import Results, usage
 from abreast.rollouts.drivers.trajectories import Trajectories, read_run
+from abreast.rollouts.episodes.episode import ENDS, Episode, is_of_signal
+from abreast.rollouts.episodes.summary import SILENT
 from abreast.rollouts.files import read_config
 from abreast.rollouts.loading import load_config
 from abreast.rollouts.registry import Tag, tag_settings
@@ -157,6 +159,8 @@ def run_rollout(
         table.add_row(*row)
     if rows:
         show(table)
+    for name in results.silent:
+        complain(SILENT.format(tag=name))
     if verify or debug:
         told = "No environment ran in a worker, so no turn was verified: use es_manager.use_multiprocessing=true."
         if turns := manager.verified_turns:
@@ -298,14 +302,16 @@ def _as_asked(
 
 def _try_to_make(tag: Tag) -> None:
     """Make one environment before the run folder is made: if that fails, there is nothing to keep."""
+    episode = Episode(tag.kind.env, tag.config)
     try:
-        env = tag.kind.env(tag.config)
+        episode.make()
     except AbreastError:
         raise
-    except Exception as error:
+    except ENDS as error:
+        if is_of_signal(error):
+            raise
         raise RolloutError(f"{tag.name} cannot be made: it raised {words(error, Path(__file__).parent)}.") from error
-    if hasattr(env, "close"):
-        env.close()
+    episode.close()
 
 
 async def _try_to_start(policy: Policy) -> None:

@@ -217,7 +217,7 @@ class ManagerConfig(Section):
     timeline: bool = True
     """Whether timeline.json in the run folder of `abreast rollout` says what each process did when; costs under 1 %."""
     worker_memory_mb: int | None = Field(None, ge=1)
-    """Memory a worker may allocate; beyond it, allocations raise MemoryError. None: no limit."""
+    """Memory a worker may allocate; one that runs out of memory is replaced like any that dies. None: no limit."""
     episodes: EpisodesConfig = Field(default_factory=EpisodesConfig)
     """Single episodes."""
     train: GroupsConfig = Field(default_factory=GroupsConfig)

@@ -20,7 +20,7 @@ from abreast.rollouts.episodes.inputs import Mode, Seeds, check_env_ids, check_i
 from abreast.rollouts.episodes.pool import Pool
 from abreast.rollouts.episodes.single import NewEpisode, SingleEpisode
 from abreast.rollouts.episodes.slot import Cache, Slot
-from abreast.rollouts.episodes.summary import states_of
+from abreast.rollouts.episodes.summary import measurements_of, states_of
 from abreast.rollouts.episodes.turns import Turns
 from abreast.rollouts.episodes.verifier import Verifier
 from abreast.rollouts.loading import load_config
@@ -228,10 +228,17 @@ class EnvStateManager:
     def get_rollout_states(self, episodes: Iterable[SingleEpisode] | None = None) -> dict[str, Any]:
         """Figures of the batch, or of these single episodes: means per tag (`tags`), pass@k per group (`groups`).
 
-        Means are over the episodes that are over; `unfinished`, `failed` and `never_begun` count the others. A cache then
-        has `metrics` too, with the same definitions (episodes/summary.py); see `rollout_cache`.
+        Means are over the episodes that have ended (`episodes`), the `failed` ones among them, which count as no success;
+        `unfinished` and `never_begun` count the others. A cache then has `metrics` too, with the same definitions
+        (episodes/summary.py); see `rollout_cache`. What was measured is in `get_measurements`.
         """
         return states_of(self.envs if episodes is None else [episode.slot for episode in episodes])
+
+    def get_measurements(self, episodes: Iterable[SingleEpisode] | None = None) -> dict[str, dict[str, float]]:
+        """Return what was measured of the batch, or of these single episodes, per tag: `latency_p50_ms` and
+        `latency_p95_ms` of turns, and how many `timeouts` there were. Equal episodes may differ here, and nowhere else.
+        """
+        return measurements_of(self.envs if episodes is None else [episode.slot for episode in episodes])
 
     def statuses(self) -> list[dict[str, Any]]:
         """Seed, actions taken, reward, and how it ended, of every environment."""

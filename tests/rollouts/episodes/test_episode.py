@@ -102,7 +102,7 @@ def test_one_that_takes_long_to_build_is_waited_for(use):
     with EnvStateManager(config) as manager:
         assert len(manager.reset(seed=0)) == 2
         assert len(manager.step(go(range(2), "a"))) == 2
-        assert manager.get_rollout_states()["tags"]["TakesLongToBuild"]["timeouts"] == 0
+        assert manager.get_measurements()["TakesLongToBuild"]["timeouts"] == 0
 
 
 @pytest.mark.parametrize("use", [True, False])

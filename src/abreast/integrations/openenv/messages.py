@@ -122,7 +122,7 @@ def observed(episode: SingleEpisode, step: Step | None, penalty: float, metadata
         **metadata,
         "tag": episode.tag.name,
         "seed": episode.seed,
-        "success": episode.success,
+        "success": None if episode.tally.is_silent else episode.success,
         "truncated": episode.truncated,
         "penalty": penalty,
         "invalid": list(step.invalid) if step else [],

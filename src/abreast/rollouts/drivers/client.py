@@ -18,8 +18,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from abreast.errors import RolloutError
-from abreast.rollouts.context.cleaning import printable
+from abreast.errors import RolloutError, printable
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.sampled import Sampled
 from abreast.rollouts.drivers.config import ServerConfig

@@ -4,17 +4,21 @@ The main process and the workers run the same code, so their results are equal. 
 was in has ended, or it was interrupted; an environment that raises has ended its episode.
 """
 
+import asyncio
 import copy
 import logging
 import math
+import os
 import pickle
+import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import gymnasium
 import numpy as np
@@ -69,7 +73,14 @@ class TurnResult(NamedTuple):
 class Episode:
     """An environment with what is needed to rebuild it: its factory, configuration, seed, and the actions executed since."""
 
-    def __init__(self, make: Callable[[Any], Any], config: Any, beat: Beat = lambda allow_s: None) -> None:
+    def __init__(
+        self,
+        make: Callable[[Any], Any],
+        config: Any,
+        beat: Beat = lambda allow_s: None,
+        *,
+        dies_of_memory: bool = False,
+    ) -> None:
         self._make, self._config, self.beat = make, config, beat
         self._env: Any = None
         self._names = config.action_lookup
@@ -80,12 +91,20 @@ class Episode:
         self.known_digest: Digest | None = None
         self.last_s = float("inf")
         """What its last turn took; before there was one, it may take any time."""
+        self._dies_of_memory = dies_of_memory
+        """Whether its process is replaced where memory is used up: then MemoryError is no result of a turn."""
         self._making_s = 0.0
         self._seed = 0
         self._state: State = ""
         self._must_be: Digest | None = None
+        _processes.add(os.getpid())
+        os._exit = _exit
 
     # ---- an episode
+
+    def make(self) -> None:
+        """Make the environment."""
+        self._env = self._make(self._config)
 
     def start(self, seed: int) -> TurnResult:
         """Begin an episode. The environment is made if there is none, else only reset, or made anew if that raises."""
@@ -101,7 +120,7 @@ class Episode:
                     raise
                 self.close()
                 info = self._begin()
-        except Exception as error:
+        except ENDS as error:
             return self._failed(error)._replace(seconds=clock.seconds)
         return TurnResult(self._state, info=info, seconds=clock.seconds - self._making_s, waited=clock.waited)
 
@@ -116,7 +135,7 @@ class Episode:
             if not getattr(self._make, "replayable", True):
                 raise RolloutError(NOT_REPLAYABLE)
             info = self._begin(is_replay=True)
-        except Exception as error:
+        except ENDS as error:
             return self._failed(error)
         return TurnResult(self._state, info=info)
 
@@ -146,7 +165,7 @@ class Episode:
             if count:
                 self._state = _seen(self._env, observation)
             info = _own(info)
-        except Exception as error:
+        except ENDS as error:
             self.close()  # its state is unknown: the next episode has a new one
             self.executed.append(())
             self.last_s = time.perf_counter() - started
@@ -173,7 +192,9 @@ class Episode:
         try:
             if hasattr(env, "close"):
                 env.close()
-        except Exception as error:
+        except ENDS as error:
+            if is_of_signal(error):
+                raise
             log.warning("an environment (%s) could not be closed: %r", type(env).__name__, error)
 
     # ---- inside
@@ -194,7 +215,9 @@ class Episode:
                 known.append(number)
         return known, dropped or ()
 
-    def _failed(self, error: Exception) -> TurnResult:
+    def _failed(self, error: BaseException) -> TurnResult:
+        if (self._dies_of_memory and isinstance(error, MemoryError)) or is_of_signal(error):
+            raise error
         if isinstance(error, RolloutError):
             return TurnResult(self._state, failure=str(error))
         trace = "".join(traceback.format_exception(error)).rstrip()
@@ -204,7 +227,7 @@ class Episode:
         if self._env is None:
             self.beat(BUILD_S)
             started = time.perf_counter()
-            self._env = self._make(self._config)
+            self.make()
             self._knows = getattr(self._env, "knows_action", None)
             self._making_s += time.perf_counter() - started
             self.beat(0.0)
@@ -239,6 +262,32 @@ class Episode:
     def is_thread_bound(self) -> bool:
         """Whether the environment says that it belongs to the thread that made it."""
         return says(self._env, "thread_bound", False)
+
+
+# ---- environments that end the program
+#
+# `os._exit` in the main process would end a whole rollout without a word. So wherever an environment lives, it raises
+# SystemExit if it was called by one, as `sys.exit` does; the processes that an environment forks may end.
+
+ENDS = (Exception, SystemExit, asyncio.CancelledError)
+"""What ends the episode of an environment that raises it. (No turn awaits, so CancelledError is the environment's own.)"""
+_processes = set[int]()
+"""Those that have environments, by number: this one, and perhaps one that it was forked from."""
+_really_exit = os._exit
+
+
+def _exit(status: int) -> NoReturn:
+    callers = traceback.walk_stack(sys._getframe(1))
+    if os.getpid() in _processes and any(frame.f_globals is globals() for frame, _ in callers):
+        raise SystemExit(f"os._exit({status})")
+    _really_exit(status)
+
+
+def is_of_signal(error: BaseException) -> bool:
+    """Return True if the handler of a signal has raised SystemExit: the program is to end, whatever it was doing."""
+    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
+    is_exit, frames = isinstance(error, SystemExit), traceback.walk_tb(error.__traceback__)
+    return is_exit and any(frame.f_code in handlers for frame, _ in frames)
 
 
 SLOW_S = 1e-3

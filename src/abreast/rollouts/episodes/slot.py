@@ -68,6 +68,8 @@ class Tally:
     timeouts: int = 0
     seconds: list[float] = field(default_factory=list)
     """Of each turn."""
+    is_silent: bool = False
+    """Whether the environment ended it without `info["success"]` in any turn: then its success is not known."""
 
     def figures(self, penalty: float) -> dict[str, float]:
         """Those that do not depend on `info`."""
@@ -207,7 +209,8 @@ class Slot:
             entry["penalty"] = -penalty
         if (done or is_cut_off) and not self.terminated:
             self.terminated = True
-            self.tally.success = bool(done and info.get("success", False))
+            tally.success = bool(done and info.get("success", False))
+            tally.is_silent = done and "success" not in info and all("success" not in e["info"] for e in history[:-1])
         entry["actions"] = list(names)
         entry["reward"] = reward
         entry["info"] = info

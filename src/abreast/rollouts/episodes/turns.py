@@ -17,7 +17,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from abreast.errors import RolloutError
+from abreast.errors import RolloutError, printable
 from abreast.processes.cores import cores
 from abreast.processes.spans import details, span
 from abreast.processes.team import Answered, Died, Lost
@@ -276,8 +276,8 @@ class Turns:
             job.error = job.error or self.verifier.compare(slot, result, there)
         if result.failure is not None:
             stack = "".join(line for line in result.trace.splitlines() if line.startswith("  "))
-            trace = f"\n{result.trace}" if stack and stack not in self._logged else ""
-            log.error("environment %d (%s) cannot go on: %s%s", slot.env_id, slot.tag.name, result.failure, trace)
+            told = f"{result.failure}\n{result.trace}" if stack and stack not in self._logged else result.failure
+            log.error("environment %d (%s) cannot go on: %s", slot.env_id, slot.tag.name, printable(told))
             self._logged.add(stack)
         slot.write(result, self._penalty)
         if slot.terminated:

@@ -61,7 +61,7 @@ def rollout_process(context: ChildContext, memory_mb: int | None) -> "RolloutWor
         if memory_mb is not None:
             import resource  # not there on every platform
 
-            # Allocations beyond the limit fail with MemoryError, which costs one episode, not the machine.
+            # Allocations beyond the limit fail with MemoryError, which costs this worker, not the machine.
             resource.setrlimit(resource.RLIMIT_DATA, (memory_mb * 2**20, memory_mb * 2**20))
     return RolloutWork(context, lambda answers: encode_message(answers, NAMES))
 
@@ -137,7 +137,9 @@ class RolloutWork:
         if not isinstance(recipe, Episode):
             self._context.beat(env_id, BUILD_S)
             try:
-                recipe = Episode(*pickle.loads(recipe))
+                recipe = Episode(*pickle.loads(recipe), dies_of_memory=True)
+            except MemoryError:
+                raise
             except Exception as error:
                 self._unfit[env_id] = f"it cannot be unpickled in a worker ({type(error).__name__}: {error})"
                 return
