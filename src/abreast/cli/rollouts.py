@@ -78,6 +78,10 @@ def rollout(
     max_actions: Annotated[
         int | None, typer.Option(help="Actions an episode may take (max_actions_per_traj of the tag).")
     ] = None,
+    max_turns: Annotated[int | None, typer.Option(help="Turns an episode may take (max_turns of the tag).")] = None,
+    instruction: Annotated[
+        str | None, typer.Option(help="What a language model is told to do (env_instruction of the tag).")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of the first group (seed.train), and of the random policy.")
     ] = None,
@@ -137,7 +141,7 @@ def rollout(
         name=name,
         overrides=list(overrides or []),
         config=config,
-        max_actions=max_actions,
+        tag=_given({"max_actions_per_traj": max_actions, "max_turns": max_turns, "env_instruction": instruction}),
         seed=seed,
         output=output,
         play=_given(play),
@@ -167,9 +171,9 @@ def envs(
         budget = ("max_actions_per_traj", tag.budget, "Actions an episode may take (--max-actions).")
         given = {key for key, _, _ in explain(tag.config, "env.")}
         keywords = [
-            (f"env.{key}", value, "An argument of its constructor.")
-            for key, value in constructor_settings(tag.kind)
-            if f"env.{key}" not in given
+            (f"env.{each.name}", each.default, "An argument of its constructor.")
+            for each in constructor_settings(tag.kind)
+            if f"env.{each.name}" not in given
         ]
         show_settings([budget, *explain(tag.config, "env."), *keywords])
         out.print(f"\n{_first_prompt(name, chosen)}")
@@ -192,8 +196,8 @@ def envs(
 # ---- inside
 
 NO_TASK = (
-    "The prompt says no task: give one as env_instruction of a tag under custom_envs, or register the type with"
-    " register(..., instruction=...)."
+    "The prompt says no task: give one by --instruction, as env_instruction of a tag under custom_envs, or register the type"
+    " with register(..., instruction=...)."
 )
 
 

@@ -119,7 +119,8 @@ class TagConfig(Lenient):
 
 def tag_context(settings: TagConfig, given: ContextConfig | None, preset: str | None, where: str) -> ContextConfig:
     """Prompts and answers of a tag: its own keys, over those of the configuration, over those of the preset."""
-    below = ragen.CONTEXT if preset == "ragen" else {}
+    calls = settings.context.get("tools", given is not None and given.tools)  # an answer of calls has no opening tag
+    below = {**ragen.CONTEXT, "prefill": ragen.CONTEXT["prefill"] and not calls} if preset == "ragen" else {}
     if below and settings.max_tokens is not None:  # RAGEN tells the model this number, and cuts nothing off
         below = {**below, "max_words": settings.max_tokens}
     return (given or ContextConfig()).between(below, settings.context, where)

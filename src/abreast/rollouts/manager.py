@@ -45,7 +45,8 @@ class EnvStateManager:
     The configuration is a mapping, an OmegaConf object, or the name of a YAML file. `verify` keeps a copy of every
     environment in the main process, steps it too, and raises if a worker's result ever differs. `rules` are the constants
     by which `auto` decides. With `tags`, there is no batch, only single episodes of these (`for_tag`). `debug` takes every
-    turn in the main process, twice, and raises if the results differ.
+    turn in the main process, twice, and raises if the results differ. Other arguments are settings of the section
+    es_manager, over those of the configuration: `EnvStateManager(config, use_multiprocessing=True)`.
     """
 
     def __init__(
@@ -56,10 +57,14 @@ class EnvStateManager:
         rules: PlacementRules | None = None,
         tags: Sequence[str] = (),
         debug: bool = False,
+        **es_manager: Any,
     ) -> None:
         if mode not in ("train", "val"):
             raise ConfigError(f"mode is {mode!r}: expected train or val.")
         self.config, found = load_config(config, mode, tags)
+        if es_manager:
+            given = merge(self.config.model_dump(exclude_unset=True), {"es_manager": es_manager})
+            self.config, found = load_config(given, mode, tags)
         self.mode: Mode = mode
         self.tags: Mapping[str, Tag] = self._adapt(found)
         """By name: type, configuration, budget and instruction."""
@@ -92,9 +97,8 @@ class EnvStateManager:
         Other arguments are settings of the manager: `EnvStateManager.for_tag("FrozenLake", use_multiprocessing=False)`.
         """
         concurrency = check_whole("concurrency", concurrency, 1)
-        given = load_config(config, mode, [tag])[0].model_dump(exclude_unset=True)
-        manager = {**es_manager, "episodes": {**es_manager.get("episodes", {}), "max": concurrency}}
-        return cls(merge(given, {"es_manager": manager}), mode, tags=[tag])
+        es_manager["episodes"] = {**es_manager.get("episodes", {}), "max": concurrency}
+        return cls(config, mode, tags=[tag], **es_manager)
 
     # ---- episodes
 

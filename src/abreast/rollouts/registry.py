@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, get_origin
 
 import gymnasium
 
 from abreast.errors import ConfigError, RolloutError, nearest
-from abreast.plugins import Plugins, import_target
+from abreast.plugins import Plugins, import_target, is_target
 from abreast.rollouts.adapters.adapt import Adapted
 from abreast.rollouts.config import (
     SPARE_TURNS,
@@ -147,10 +147,10 @@ def list_kinds() -> list[str]:
 
 
 def find_kind(name: str) -> EnvKind:
-    """The type of that name, or of MODULE:ENV."""
+    """Return the type of that name, or of MODULE:ENV, FILE.py:ENV, or FILE.py with a single environment."""
     if name in registered:
         return registered[name]
-    if ":" in name:
+    if is_target(name):
         return _as_kind(name, import_target(name, "environment", RolloutError))
     if name not in KINDS.names():
         raise RolloutError(
@@ -172,7 +172,7 @@ def tag_settings(name: str, custom: Mapping[str, TagConfig], preset: str | None 
     if takes_address(name):
         kind, _, address = name.partition(":")
         return TagConfig(env_type=kind, env_config={str(find_kind(kind).address_setting): address})
-    if name not in types and ":" not in name:
+    if name not in types and not is_target(name):
         raise RolloutError(
             f"there is no tag or environment type {name!r}: {nearest(name, [*tags, *types])} Tags of your own go under"
             " custom_envs; an environment that can be imported is a type too, as MODULE:ENV."
@@ -248,6 +248,19 @@ def _with_defaults(kind: EnvKind, settings: TagConfig, mode: str, preset: str | 
 
 def _as_kind(name: str, thing: Any) -> EnvKind:
     """The type itself, the type of this environment class, or a new type for it."""
+    if inspect.ismodule(thing):
+        own = [
+            each
+            for each in vars(thing).values()
+            if isinstance(each, type) and each.__module__ == thing.__name__
+            if hasattr(each, "reset") and hasattr(each, "step")
+        ]
+        if len(own) != 1:
+            raise RolloutError(
+                f"{name} has {', '.join(each.__name__ for each in own) or 'no class'} with reset and step: name one"
+                f" environment, as in {name}:{own[0].__name__ if own else 'NAME'}."
+            )
+        thing = own[0]
     if isinstance(thing, EnvKind):
         return thing
     shipped: list[EnvKind] = [KINDS.find(each) for each in KINDS.names() if KINDS.ships(each)]
@@ -274,13 +287,29 @@ def _make_by_keywords(factory: Callable[..., Any], config: OpenEnvConfig) -> Any
     return factory(**(config.model_extra or {}))
 
 
-def constructor_settings(kind: EnvKind) -> list[tuple[str, Any]]:
-    """Of an environment without a configuration class: the keyword arguments that `env_config` may hold, and defaults."""
+def constructor_settings(kind: EnvKind) -> list[inspect.Parameter]:
+    """Return the keyword arguments that `env_config` may hold, of an environment without a configuration class."""
     make = kind.env.make if isinstance(kind.env, Adapted) else kind.env
     if not isinstance(make, partial) or make.func is not _make_by_keywords:
         return []
     parameters = parameters_of(make.args[0]) or {}
-    return [(each.name, each.default) for each in parameters.values() if each.default is not each.empty]
+    return [each for each in parameters.values() if each.default is not each.empty]
+
+
+def text_settings(kind: EnvKind) -> set[str]:
+    """Return the keys of `env_config` that hold a text, as the constructor or the configuration class declares them."""
+    declared = {
+        **{each.name: (each.annotation, each.default) for each in constructor_settings(kind)},
+        **{key: (field.annotation, field.default) for key, field in kind.config.model_fields.items()},
+    }
+    return {key for key, (annotation, default) in declared.items() if _is_text(annotation, default)}
+
+
+def _is_text(annotation: Any, default: Any) -> bool:
+    """Return True if a parameter is declared as a text; without an annotation that is evaluated, its default decides."""
+    if annotation is inspect.Parameter.empty or isinstance(annotation, str) or get_origin(annotation) is Literal:
+        return isinstance(default, str)
+    return annotation in (str, str | None)
 
 
 def _takes_config(factory: Callable[..., Any]) -> bool:

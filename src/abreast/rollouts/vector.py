@@ -27,7 +27,7 @@ from abreast.rollouts.adapters.report import REPORT, read_report
 from abreast.rollouts.adapters.text import SILENT_MODES
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.manager import EnvStateManager
-from abreast.rollouts.registry import Tag, is_gymnasium_id, list_kinds
+from abreast.rollouts.registry import Tag, is_gymnasium_id, tag_settings
 
 Stepped = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 UNLIMITED = 10**9
@@ -241,10 +241,13 @@ def make_vec(
     """
     if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
         raise RolloutError(f"num_envs is {short(num_envs)}: expected 1 or more.")
-    settings, kind = dict(env_config or {}), name
-    if name not in list_kinds() and is_gymnasium_id(name):
-        kind, settings = "gymnasium", {"id": name, "render_mode": "observation", **settings}
-    tag = {"env_type": kind, "max_actions_per_traj": max_steps or UNLIMITED, "env_config": settings}
+    named = tag_settings(name, {})
+    shown = {"render_mode": "observation"} if named.env_type == "gymnasium" and is_gymnasium_id(name) else {}
+    tag = {
+        "env_type": named.env_type,
+        "max_actions_per_traj": max_steps or UNLIMITED,
+        "env_config": {**shown, **named.env_config, **(env_config or {})},
+    }
     groups = {"env_groups": num_envs, "group_size": 1, "env_configs": {"tags": ["vector"], "n_groups": [num_envs]}}
     config = {"es_manager": {**es_manager, "train": groups}, "custom_envs": {"vector": tag}}
     for key in es_manager.keys() - ManagerConfig.model_fields.keys():

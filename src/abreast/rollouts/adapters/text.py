@@ -7,7 +7,7 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from abreast.errors import RolloutError, short
 from abreast.rollouts.adapters.actions import Actions, Names, action_space_of, names_of
-from abreast.rollouts.adapters.base import Adapter, five_values, two_values
+from abreast.rollouts.adapters.base import Adapter, five_values, number_of, two_values
 from abreast.rollouts.adapters.observations import text_of, without_escapes
 
 INFO_KEYS = frozenset({"success", "action_is_valid", "action_is_effective"})
@@ -71,7 +71,7 @@ class TextAdapter(Adapter):
             info = {"success": False, "action_is_valid": False, "action_is_effective": False}
             return self._observation, 0.0, False, False, info
         observation, reward, terminated, truncated, info = five_values(self._env.step(known))
-        self._total += float(reward)
+        self._total += number_of(reward)
         missing = INFO_KEYS - info.keys()
         self.filled |= missing
         info = dict(info)

@@ -9,7 +9,7 @@ global random state does not depend on its seed alone either, but the user is to
 
 import pickle
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import zip_longest
 from typing import Any
@@ -56,9 +56,9 @@ Run = Callable[[Trial], str | None]
 REPAIR = "draw from self.np_random instead."
 
 
-def check_environment(target: str) -> Iterator[Verdict]:
-    """Check an environment, given as MODULE:ENV or by the name of its type."""
-    return judge(CHECKS, find_trial(target), told)
+def check_environment(target: str, custom: Mapping[str, Any] | None = None) -> Iterator[Verdict]:
+    """Check an environment, named as in `abreast rollout`; `custom` are tags of the user."""
+    return judge(CHECKS, find_trial(target, custom), told)
 
 
 def _if_replayable(check: Run) -> Run:
@@ -190,9 +190,10 @@ def _is_a_gymnasium_environment(trial: Trial) -> None:
         try:
             check_env(env, skip_render_check=True)
         except (AssertionError, TypeError, AttributeError, gymnasium.error.Error) as error:
-            is_text = isinstance(getattr(env, "observation_space", None), Text)
+            is_text = isinstance(getattr(env, "observation_space", None), Text) and "observation space" in str(error)
             hint = " A space of texts holds letters and digits only, unless charset= says otherwise." if is_text else ""
-            raise Fault(f"Gymnasium's own check says: {str(error).rstrip('.')}.{hint}") from error
+            says = f"says: {str(error).rstrip('.')}" if isinstance(error, AssertionError) else raised(error)
+            raise Fault(f"Gymnasium's own check {says}.{hint}") from error
 
 
 def _has_info_keys(trial: Trial) -> str | None:
@@ -269,7 +270,7 @@ def _replays(trial: Trial) -> None:
 
 @_if_replayable
 def _is_the_same_in_another_process(trial: Trial) -> None:
-    plays_alike_elsewhere(digests_of, trial.target, trial.actions())
+    plays_alike_elsewhere(digests_of, trial.target, trial.custom, trial.actions())
 
 
 START, PLAY, GLOBAL, SEEDED = "start", "episode", "global random state", "seed"

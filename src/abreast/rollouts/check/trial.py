@@ -1,7 +1,7 @@
 """The environment that is checked: found by name, and played."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +47,8 @@ class Trial:
     target: str
     factory: Callable[[Any], Any]
     config: Any
+    custom: Mapping[str, Any] | None = None
+    """Tags of the user, among them the target's own settings."""
     made: list[Any] = field(default_factory=list)
     steps: int = STEPS
     """Actions of an episode; fewer after one of them has raised, so that the other checks have something to look at."""
@@ -128,9 +130,9 @@ class Trial:
         return env.actions.write(space.sample()) if isinstance(env, TextAdapter) else str(space.sample())
 
 
-def digests_of(target: str, actions: Sequence[Any]) -> Trace:
-    """The digests of an episode with these actions, as rollouts compute them."""
-    with closing(find_trial(target)) as trial:
+def digests_of(target: str, custom: Mapping[str, Any] | None, actions: Sequence[Any]) -> Trace:
+    """Return the digests of an episode with these actions, as rollouts compute them."""
+    with closing(find_trial(target, custom)) as trial:
         return [(place(number), turn[0].take_digest()[1]) for number, turn in enumerate(trial.turns(actions))]
 
 
@@ -168,10 +170,10 @@ def _shown(env: Any) -> Any:
     return None if getattr(env, "render_mode", "text") is None else copy.deepcopy(env.render())
 
 
-def find_trial(target: str) -> Trial:
-    """The environment of MODULE:ENV, of a type or a tag, or of an id of Gymnasium."""
-    tag = find_tag(target, {})
-    return Trial(target, tag.kind.env, tag.config)
+def find_trial(target: str, custom: Mapping[str, Any] | None = None) -> Trial:
+    """Return the environment of MODULE:ENV, of a type or a tag (of `custom`, too), or of an id of Gymnasium."""
+    tag = find_tag(target, custom or {})
+    return Trial(target, tag.kind.env, tag.config, custom)
 
 
 def told(error: BaseException) -> str:

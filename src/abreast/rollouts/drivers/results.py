@@ -1,7 +1,7 @@
 """What came of a rollout, as figures, counted episode by episode; the live display shows the same ones."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isnan, nan
 from statistics import fmean
 from typing import Any
@@ -96,11 +96,10 @@ class Results:
             rows[f"score, {tag}"] = f"{self.mean('score', tag):.3f}"
         if not self.tallies:
             return rows
-        half, most = latencies(second for each in self.tallies for second in each.seconds)
         label = SESSION if self.before else ""
+        seconds = [second for each in self.tallies for second in each.seconds]
         return rows | {
-            f"environment latency p50{label}": f"{half:.3f} ms",
-            f"environment latency p95{label}": f"{most:.3f} ms",
+            **_latencies(f"environment latency {{}}{label}", seconds, 3),
             f"turns per second{label}": f"{turns_per_s:,.0f}",
             f"timeouts{label}": f"{sum(tally.timeouts for tally in self.tallies):.0f}",
         }
@@ -113,17 +112,16 @@ class Results:
         return {key: percent(fmean(chances) if chances else nan)} if groups else {}
 
 
-def usage(counts: Counts, results: Results, config: PlayConfig, is_resumed: bool) -> dict[str, str]:
-    """What a server was used for: requests of this session; tokens and their price of the whole run.
+def usage(counts: Counts, results: Results, config: PlayConfig, is_resumed: bool, was_whole: bool) -> dict[str, str]:
+    """Return what a server was used for: requests of this session; tokens and their price of the whole run.
 
-    What requests of episodes took that were under way when a run was stopped is not known when it goes on.
+    The tokens of episodes that were under way when a run was stopped are unknown when it is resumed; `was_whole` says that
+    the run had all its episodes then.
     """
     tokens, label = counts.tokens.plus(results.tokens_before), SESSION if results.before else ""
-    half, most = latencies(counts.seconds)
     rows = {
         f"requests{label}": f"{counts.requests:,}",
-        f"request latency p50{label}": f"{half:,.0f} ms",
-        f"request latency p95{label}": f"{most:,.0f} ms",
+        **_latencies(f"request latency {{}}{label}", counts.seconds, 0),
         f"requests sent again{label}": f"{counts.retries:,}",
         "prompt tokens": f"{tokens.prompt:,}",
         "answer tokens": f"{tokens.completion:,}",
@@ -134,6 +132,12 @@ def usage(counts: Counts, results: Results, config: PlayConfig, is_resumed: bool
     if server.price_in is not None or server.price_out is not None:
         price = (tokens.prompt * (server.price_in or 0.0) + tokens.completion * (server.price_out or 0.0)) / 1e6
         rows["cost (at least)" if is_resumed or counts.uncounted else "cost"] = f"{price:,.4f}"
-    if is_resumed:
+    if is_resumed and not was_whole:
         rows["tokens of episodes that the stop has lost"] = "not counted"
     return rows
+
+
+def _latencies(name: str, seconds: Sequence[float], digits: int) -> dict[str, str]:
+    """Return the rows of a latency, whose name has braces for the percentile; none if nothing was timed."""
+    named = zip(("p50", "p95"), latencies(seconds), strict=True)
+    return {name.format(share): f"{each:,.{digits}f} ms" for share, each in named} if seconds else {}

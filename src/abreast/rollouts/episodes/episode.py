@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from abreast.errors import RolloutError, words
 from abreast.processes.cores import thread_usage
+from abreast.rollouts.adapters.base import number_of
 
 log = logging.getLogger("abreast")
 
@@ -152,7 +153,7 @@ class Episode:
         try:
             for action in known[:budget]:
                 observation, reward, terminated, truncated, told = self._env.step(action)
-                total += float(reward)
+                total += number_of(reward)
                 info.update(told)
                 if not told.get("action_is_valid", True):
                     refused.append(action)
