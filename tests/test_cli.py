@@ -215,10 +215,27 @@ MISTAKES = [
      "unknown key es_manager.max_worker: did you mean 'es_manager.max_workers'?"),
     ("wrong setting of the manager", ["rollout", "Bandit", "es_manager.max_workers=0"], "es_manager.max_workers is 0"),
     ("no override of a rollout", ["rollout", "Bandit", "env=3"], "'env=3' is not of the form section.key=value"),
-    ("a number for a tag", ["rollout", "Bandit", "custom_envs.Bandit=3"], "the configuration is 3, expected a mapping"),
+    ("a number for a tag", ["rollout", "Bandit", "custom_envs.Bandit=3"], "custom_envs.Bandit is 3, expected a mapping"),
     ("a number for the settings", ["rollout", "Bandit", "custom_envs.Bandit.env_config=3"], "env_config is 3"),
     ("groups by hand", ["rollout", "Bandit", "es_manager.train.group_size=4"],
-     "es_manager.train follows from TAG_OR_ENV, --episodes and --group-size: leave it out."),
+     "es_manager.train.group_size=4 has no effect: the tags and the options of this command decide it. Remove it."),
+    ("seeds to validate with", ["rollout", "Bandit", "seed.val=4"], "seed.val=4 has no effect"),
+    ("settings of a tag that is not played",
+     ["rollout", "Bandit", "custom_envs.X.env_type=bandit", "custom_envs.X.max_turns=1"],
+     "custom_envs.X is set, but the tag X is not played, only Bandit: add X to the tags, or remove its settings."),
+    ("a tag without a type", ["rollout", "X", "custom_envs.X.max_turns=1"], "there is no tag or environment type 'X'"),
+    ("a new tag with a wrong setting", ["rollout", "X", "custom_envs.X.env_type=bandit", "custom_envs.X.max_turns=0"],
+     "custom_envs.X.max_turns is 0: expected greater than or equal to 1."),
+    ("a server for another policy", ["rollout", "Bandit", "--base-url", "http://localhost:1/v1"],
+     "--base-url has no effect with the policy random: use --policy openai, or remove it."),
+    ("sampling for another policy", ["rollout", "Bandit", "--policy", "solver", "sampling.seed=1"],
+     "sampling.seed=1 has no effect with the policy solver"),
+    ("setting of a tag without a section", ["rollout", "Bandit", "max_turns=1"],
+     "use --max-actions, --max-turns, --instruction or 'custom_envs.Bandit.max_turns=1'."),
+    ("no turns", ["rollout", "Bandit", "--max-turns", "0"], "custom_envs.Bandit.max_turns is 0"),
+    ("check with a setting that it has not", ["check", "bandit", "es_manager.max_workers=2"],
+     "es_manager.max_workers=2 has no effect on the check of bandit: remove it."),
+    ("check with an unknown setting", ["check", "Bandit", "env.low=2"], "env_config of the tag 'Bandit': unknown key low"),
     ("missing file of a rollout", ["rollout", "Bandit", "--config", "none.yaml"], "cannot read the configuration file"),
     ("file of a game", ["rollout", "Bandit", "--config", "number.yaml"], "unknown key experiment"),
     ("tag of an unknown type", ["rollout", "Mine", "--config", "tag.yaml"],
@@ -375,7 +392,7 @@ IN_FILES = {
     "settings for a model": (
         "from unfit_models import Fit\nclass Mine(Fit): pass\n",
         ["check", "FILE", "model.gamma=0.5"],
-        "is no game, so it is not checked with settings: leave out model.gamma=0.5.",
+        "model.gamma=0.5 has no effect on the check of {}.py: remove it.",
     ),
     "a file whose name is misspelt": ("", ["train", "aFILE"], "there is no file a{0}.py: did you mean '{0}.py'?"),
     "a model whose name is misspelt": (
@@ -1243,7 +1260,7 @@ def test_check_finds_the_only_environment_of_a_file(base, found, monkeypatch, ca
     name = f"my_{found}_file"
     Path(f"{name}.py").write_text(f"import {base.partition('.')[0]}\nclass Mine({base}): pass\n")
     told = [Verdict("found", "ok", found)]
-    monkeypatch.setattr("abreast.cli.check.check_environment", lambda target: iter(told if found == "rollout" else ()))
+    monkeypatch.setattr("abreast.cli.check.check_environment", lambda *_: iter(told if found == "rollout" else ()))
     monkeypatch.setattr(AdaptedGame, "check", lambda self, settings: iter([told[0]._replace(remark=self.target)]))
     assert run(["check", f"{name}.py"]) == 0
     assert capsys.readouterr().out.startswith(f"ok       found: {found}")
@@ -1252,7 +1269,7 @@ def test_check_finds_the_only_environment_of_a_file(base, found, monkeypatch, ca
 def test_check_knows_every_outcome(monkeypatch, capsys):
     outcomes = get_args(Verdict.__annotations__["outcome"])
     verdicts = [Verdict("one", outcome, "told") for outcome in outcomes]
-    monkeypatch.setattr("abreast.cli.check.check_environment", lambda target: iter(verdicts))
+    monkeypatch.setattr("abreast.cli.check.check_environment", lambda *_: iter(verdicts))
     assert run(["check", "bandit"]) == 2
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*outcomes]
 

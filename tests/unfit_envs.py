@@ -99,6 +99,11 @@ class RewardsWithNaN(Fit):
         return state, float("nan"), terminated, truncated, info
 
 
+class NeedsASeed(Fit):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=int(seed))
+
+
 class LeavesSomethingOver(Fit):
     left_over = 0
 

@@ -226,6 +226,19 @@ def test_an_action_that_raises_is_named_and_the_checks_that_do_not_need_it_go_on
     assert verdicts["info"].remark == "not checked: no step could be taken"
 
 
+def test_the_charset_of_texts_is_named_only_where_an_observation_is_outside_of_its_space(at_home):
+    remarks = {
+        name: {verdict.check: verdict.remark for verdict in check_environment(f"unfit_envs:{name}")}["gymnasium"]
+        for name in ("IsOutsideItsSpace", "NeedsASeed")
+    }
+    assert "letters and digits only, unless charset= says otherwise" in remarks["IsOutsideItsSpace"]
+    assert "charset" not in remarks["NeedsASeed"]
+    assert (
+        "own check raised TypeError: int() argument must be" in remarks["NeedsASeed"]
+        and "unfit_envs.py, line" in remarks["NeedsASeed"]
+    )
+
+
 def test_a_reward_that_is_not_finite_is_told_by_all_checks_that_play(at_home):
     verdicts = check_environment("unfit_envs:RewardsWithNaN")
     faults = {verdict.check: verdict.remark for verdict in verdicts if verdict.outcome == "wrong"}

@@ -179,11 +179,16 @@ def test_a_manager_for_a_tag_needs_no_groups():
     for concurrency in (0, True, "x"):
         with pytest.raises(RolloutError, match=r"concurrency is .*: expected a whole number, 1 or more"):
             EnvStateManager.for_tag("FrozenLake", concurrency=concurrency)
-    with pytest.raises(ConfigError, match="max_worker"):
-        EnvStateManager.for_tag("FrozenLake", max_worker=2)
+    for make in (EnvStateManager.for_tag, EnvStateManager):
+        with pytest.raises(ConfigError, match="max_worker"):
+            make("FrozenLake" if make == EnvStateManager.for_tag else {}, max_worker=2)
     mine = {"custom_envs": {"Mine": CALM["Calm"]}}
     with EnvStateManager.for_tag("Mine", 3, mine, mode="val") as manager, manager.episode() as episode:
         assert episode.seed == 123
+    with EnvStateManager(
+        {**mine, "es_manager": {"max_workers": 3}}, tags=["Mine"], use_multiprocessing=False
+    ) as manager:
+        assert manager.use_multiprocessing is False and manager.config.es_manager.max_workers == 3
 
 
 def test_an_episode_tells_all_about_itself():
