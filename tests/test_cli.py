@@ -408,7 +408,7 @@ IN_FILES = {
     "several environments": (
         "class A: reset = step = None\nclass B(A): pass\n",
         ["check", "FILE"],
-        "has several models or environments (A, B): say which part of it to check, as in {}.py:A.",
+        "has A, B with reset and step: name one environment, as in {}.py:A.",
     ),
 }
 
@@ -1250,7 +1250,7 @@ def test_check_says_what_is_wrong_with_a_model_or_a_file(capsys):
     assert run(["check", "my_model.py"]) == 2
     assert "wrong    actions: Mine.take_action returned 2.5" in capsys.readouterr().out
     assert run(["check", "my_parts.py"]) == 2
-    assert "my_parts.py has several models or environments (One, Two)" in capsys.readouterr().err
+    assert "my_parts.py has One, Two: name what to check, as in my_parts.py:One." in capsys.readouterr().err
     assert run(["check", "my_nothing.py"]) == 2
     assert "my_nothing.py has no game, model or environment" in capsys.readouterr().err
 

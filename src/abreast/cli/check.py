@@ -43,8 +43,8 @@ def check(
 ) -> None:
     """Check whether a game, a model or an environment of rollouts keeps its contract; say how to repair what is wrong.
 
-    A game is checked with its own settings and those given. An environment has all names, and takes the settings env.KEY,
-    that it has in `abreast rollout`; --config is the file of its tag.
+    A game is checked with its own settings and those given. An environment is named as in `abreast rollout`, and is checked
+    with its settings env.KEY=VALUE and with the tags of --config.
     """
     look_here()
     wrong, settings = 0, overrides or []
@@ -101,10 +101,11 @@ def _of_target(target: str) -> Any:
     zoo = [part for part in classes if any(each.__module__.startswith("pettingzoo.") for each in part.__mro__)]
     if len(zoo) == 1 and is_file and not models:
         return find(f"pettingzoo:{target}:{zoo[0].__name__}")
-    if not is_file or not models:
+    if not is_file or (classes and not models):
         return target
     raise ConfigError(
-        f"{target} has several models ({', '.join(models)}): say which one to check, as in {target}:{next(iter(models))}."
+        f"{target} has {', '.join(models) or 'no game, model or environment'}: name what to"
+        f" check, as in {target}:{next(iter(models), 'NAME')}."
     )
 
 

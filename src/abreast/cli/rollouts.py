@@ -47,7 +47,7 @@ Name = Annotated[
     typer.Argument(
         metavar="TAG_OR_ENV",
         help="A tag (one that ships, or of custom_envs in FILE) or an environment type (`abreast envs` lists them, and"
-        " MODULE:ENV is one), or an id of Gymnasium, say CartPole-v1.",
+        " MODULE:ENV and FILE.py:ENV are types), or an id of Gymnasium, say CartPole-v1.",
     ),
 ]
 Overrides = Annotated[
