@@ -88,10 +88,12 @@ def _of_target(target: str) -> Any:
     from abreast.training import Environment
     from abreast.training.check import check_model
 
-    parts = [found]
-    if is_file:
-        own = (value for value in vars(found).values() if getattr(value, "__module__", "") == found.__name__)
-        parts = [*own, getattr(found, "GAME", None)]
+    own = (
+        (value for value in vars(found).values() if getattr(value, "__module__", "") == found.__name__)
+        if is_file
+        else ()
+    )
+    parts = [*own, getattr(found, "GAME", None)] if is_file else [found]
     classes = [part for part in parts if isinstance(part, type)]
     models = {part.__name__: part for part in classes if issubclass(part, BaseModel)}
     if any(isinstance(part, Game) for part in parts) or any(issubclass(part, Environment) for part in classes):

@@ -44,6 +44,8 @@ DEBUG = (
 )
 TAG_OPTIONS = {"max_actions_per_traj": "--max-actions", "max_turns": "--max-turns", "env_instruction": "--instruction"}
 """Settings of a tag that have an option of the command line."""
+TAG_KEYS = TagConfig.model_fields.keys() - ManagerConfig.model_fields.keys()
+"""Settings of tags alone: without a section, no other can be meant."""
 UNUSED = ("es_manager.train", "es_manager.val", "es_manager.episodes.max", "seed.val")
 """Settings that a rollout does not use: its options decide what is played."""
 AT_ONCE = 256
@@ -88,9 +90,9 @@ def prepare(asked: Asked) -> Prepared:
     ]
     sampling = [override for override in changes if override.startswith("sampling.")]
     others = [override for override in changes if not override.startswith("sampling.")]
-    given = apply_overrides({"sampling": {}}, sampling)["sampling"]
+    given = {"server": apply_overrides({"sampling": {}}, sampling)}
     names = {"tag": asked.name, "more_tags": [text for text in asked.overrides if "=" not in text]}
-    play = PlayConfig.parse({**merge(asked.play, {"server": {"sampling": given}}), **names})
+    play = PlayConfig.parse({**merge(asked.play, given), **names})
     if play.policy != "openai" and (
         sent := [*(f"--{key.replace('_', '-')}" for key in asked.play["server"]), *sampling]
     ):
@@ -242,8 +244,7 @@ def configure(
     others = [override for override in overrides if not override.startswith("env.")]
     if unused := next((override for override in others if override.startswith(UNUSED)), None):
         raise ConfigError(f"{unused} has no effect: the tags and the options of this command decide it. Remove it.")
-    bare_keys = TagConfig.model_fields.keys() - ManagerConfig.model_fields.keys()
-    if bare := next((override for override in others if override.partition("=")[0] in bare_keys), None):
+    if bare := next((override for override in others if override.partition("=")[0] in TAG_KEYS), None):
         raise ConfigError(
             f"the override {bare!r} is not of the form section.key=value: use {', '.join(TAG_OPTIONS.values())} or"
             f" 'custom_envs.{names[0]}.{bare}'."
@@ -259,20 +260,17 @@ def configure(
             f"custom_envs.{unplayed} is set, but the tag {unplayed} is not played, only {', '.join(names)}: add {unplayed}"
             " to the tags, or remove its settings."
         )
-    defined = {name for name, each in typed.items() if isinstance(each, dict) and "env_type" in each}
-    new = defined - {*shipped_tags(parsed.preset), *parsed.custom_envs}
-    plain = {
-        name: {} if name in new else tag_settings(name, parsed.custom_envs, parsed.preset).model_dump()
-        for name in names
-    }
-    tags = {**given.get("custom_envs", {}), **plain}
-    values = apply_overrides({**given, "custom_envs": tags}, others, lambda: RolloutConfig)
+    unknown = typed.keys() - {*shipped_tags(parsed.preset), *parsed.custom_envs}
+    new = {name for name in unknown if isinstance(typed[name], dict) and "env_type" in typed[name]}
+    tags = given.setdefault("custom_envs", {})
+    for name in names:
+        tags[name] = {} if name in new else tag_settings(name, parsed.custom_envs, parsed.preset).model_dump()
+    values = apply_overrides(given, others, lambda: RolloutConfig)
     for name in names:
         tag = {**TagConfig.parse(values["custom_envs"][name], f"custom_envs.{name}").model_dump(), **(options or {})}
         kind, place = find_kind(tag["env_type"]), f"custom_envs.{name}.env_config."
         mine = [*(f"env.{each.removeprefix(place)}" for each in of_tags if each.startswith(place)), *own]
-        texts = {f"env.{key}" for key in text_settings(kind)}
-        tag["env_config"] = apply_overrides({"env": tag["env_config"]}, mine, texts=texts)["env"]
+        tag["env_config"] = apply_overrides({"env": tag["env_config"]}, mine, texts=text_settings(kind))["env"]
         values["custom_envs"][name] = {**tag, "env_instruction": tag["env_instruction"] or kind.instruction or None}
         whole = RolloutConfig.parse(values, foreign=False)
         # config.yaml keeps every default of the prompts as it is now, those of a preset among them

@@ -297,19 +297,18 @@ def constructor_settings(kind: EnvKind) -> list[inspect.Parameter]:
 
 
 def text_settings(kind: EnvKind) -> set[str]:
-    """Return the keys of `env_config` that hold a text, as the constructor or the configuration class declares them."""
+    """Return the keys env.KEY of settings that hold a text, as the constructor or the configuration class declares them."""
     declared = {
         **{each.name: (each.annotation, each.default) for each in constructor_settings(kind)},
         **{key: (field.annotation, field.default) for key, field in kind.config.model_fields.items()},
     }
-    return {key for key, (annotation, default) in declared.items() if _is_text(annotation, default)}
+    return {f"env.{key}" for key, (annotation, default) in declared.items() if _is_text(annotation, default)}
 
 
 def _is_text(annotation: Any, default: Any) -> bool:
     """Return True if a parameter is declared as a text; without an annotation that is evaluated, its default decides."""
-    if annotation is inspect.Parameter.empty or isinstance(annotation, str) or get_origin(annotation) is Literal:
-        return isinstance(default, str)
-    return annotation in (str, str | None)
+    is_open = annotation is inspect.Parameter.empty or isinstance(annotation, str) or get_origin(annotation) is Literal
+    return isinstance(default, str) if is_open else annotation in (str, str | None)
 
 
 def _takes_config(factory: Callable[..., Any]) -> bool:

@@ -16,8 +16,10 @@ def first_prompt(name: str, config: RolloutConfig | None = None) -> str:
         manager.episode(seed=manager.config.seed.train) as episode,
     ):
         context = Context(episode.tag)
-        asked, tools = context.messages(episode.cache, images="pil"), context.tools.schemas if context.tools else []
-        return as_text([*asked, *({"role": "tool", "content": json.dumps(each["function"])} for each in tools)])
+        tools = [json.dumps(each["function"]) for each in (context.tools.schemas if context.tools else ())]
+        return as_text(
+            [*context.messages(episode.cache, images="pil"), *({"role": "tool", "content": each} for each in tools)]
+        )
 
 
 def as_text(messages: list[dict[str, Any]]) -> str:
