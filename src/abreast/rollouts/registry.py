@@ -29,6 +29,7 @@ from abreast.rollouts.config import (
     tag_context,
 )
 from abreast.rollouts.context.config import ContextConfig
+from abreast.rollouts.context.schema import check_schema
 from abreast.rollouts.signatures import parameters_of
 
 KINDS = Plugins("environment type", "abreast.rollouts.envs", "KIND", "abreast.envs", RolloutError)
@@ -48,9 +49,18 @@ class Tool:
     name: str
     description: str
     parameters: Mapping[str, Mapping[str, Any]]
-    """The JSON schema of each parameter, by name; all are required."""
+    """JSON schema of each parameter, by name; all are required. `context/schema.py` has the keywords that are supported."""
     action: str
     """The action of a call, with parameters in braces, say `search[{words}]`."""
+
+    def __post_init__(self) -> None:
+        for name, schema in self.parameters.items():
+            check_schema(schema, f"the parameter {name!r} of the tool {self.name!r}")
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """JSON schema of the arguments together."""
+        return {"type": "object", "properties": dict(self.parameters), "required": list(self.parameters)}
 
 
 @dataclass(frozen=True)
@@ -222,7 +232,7 @@ def find_tag(
         faults += error.faults
     if faults:
         raise ConfigError.of(faults)
-    kind = replace(kind, env=Adapted(kind.env, mode, is_replayable=config.is_replayable))
+    kind = replace(kind, env=Adapted(kind.env, mode, is_replayable=config.is_replayable, shows_each=told.tools))
     return Tag(
         name,
         kind,

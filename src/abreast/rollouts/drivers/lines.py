@@ -14,8 +14,10 @@ A line has
                                          something else (a history window), those messages themselves
     info, history                        of the cache: what the reset told, and the turns, with file names in place of images
                                          and, of each answer, its finish_reason, the names of its tool_calls, with tools
-                                         the calls themselves, and with --keep-tokens what was `sampled`: ids, logprobs,
-                                         prompt_ids (or added_ids, what follows the turn before); null: not told
+                                         the calls themselves (text_calls: those in its text), each with its result, or with
+                                         `why` it was not executed (the last that was executed led to the next state), and
+                                         with --keep-tokens what was `sampled`: ids, logprobs, prompt_ids (or added_ids,
+                                         what follows the turn before); null: not told
     sampling                             the settings that a server was sent
 """
 
@@ -59,7 +61,7 @@ _SHAPE = {
     "num_actions": int, "num_given": int, "num_invalid": int, "tokens": {"prompt": int, "completion": int},
     "answers": [(str, [object])], "rewards": [_NUMBER], "messages": [_MESSAGE], "prompts": [(int, [_MESSAGE])],
     "info": {}, "history": [{"actions": _LIST_OR_NONE, "tool_calls": _LIST_OR_NONE, "sampled": _SAMPLED,
-                             "calls": ([{"name": str, "arguments": str}], None)}],
+                             **dict.fromkeys(("calls", "text_calls"), ([{"name": str, "arguments": str}], None))}],
 }  # fmt: skip
 """What a line holds, for `_fits`; of what infos and actions hold, nothing is expected."""
 

@@ -69,6 +69,8 @@ class TurnResult(NamedTuple):
     measured if it may be slow."""
     trace: str = ""
     """The traceback of the failure, if the environment raised."""
+    steps: Sequence[str] = ()
+    """Texts that were shown after each executed action but the last, where these are wanted; empty for a picture."""
 
 
 class Episode:
@@ -83,6 +85,7 @@ class Episode:
         dies_of_memory: bool = False,
     ) -> None:
         self._make, self._config, self.beat = make, config, beat
+        self._shows_each = getattr(make, "shows_each", False)
         self._env: Any = None
         self._names = config.action_lookup
         self._numbers = {name.strip().casefold(): number for number, name in (self._names or {}).items()}
@@ -149,9 +152,13 @@ class Episode:
         known, dropped = self._known(actions)
         info: dict[str, Any] = {}
         refused: list[Any] = []
+        steps: list[str] = []
         total, done, count = 0.0, False, 0
+        observation: Any = None
         try:
             for action in known[:budget]:
+                if count and self._shows_each:
+                    steps.append(shown if isinstance(shown := _seen(self._env, observation), str) else "")
                 observation, reward, terminated, truncated, told = self._env.step(action)
                 total += number_of(reward)
                 info.update(told)
@@ -179,7 +186,7 @@ class Episode:
         self.last_s = seconds = time.perf_counter() - started
         waited = clock.waited if clock is not None else 0.0
         return TurnResult(
-            self._state, total, info, names, executed, dropped, refused or (), done, None, seconds, waited
+            self._state, total, info, names, executed, dropped, refused or (), done, None, seconds, waited, "", steps
         )  # fmt: skip
 
     def take_digest(self) -> Digest:

@@ -123,14 +123,14 @@ class SingleEpisode:
         if self._pool.has(self.slot):
             self._pool.dropped.append(self.slot)  # nothing else: this may happen at any moment, in any thread
 
-    def _begin(self, answer: str | Sequence[str]) -> Job:
+    def _begin(self, answer: str | Sequence[str], calls: Sequence[tuple[str, str]]) -> Job:
         """Begin a turn."""
         slot = self.slot
         self._pool.touch(slot)
         if slot.terminated:
             raise RolloutError(f"the episode of environment {self.env_id} is over: begin another one.")
         if isinstance(answer, str):
-            inputs = self._context.input(self.env_id, answer)
+            inputs = self._context.input(self.env_id, answer, calls)
         else:
             inputs = {"actions": check_actions(self.env_id, answer)}
         self._job = job = self._pool.turns.begin({slot: inputs}, together=True)
@@ -157,14 +157,19 @@ class SingleEpisode:
 class SyncEpisode(SingleEpisode):
     """Stepped by calls that wait."""
 
-    def step(self, answer: str | Sequence[str]) -> Step:
-        """Take a turn: the answer of a language model as it is, or a list of actions."""
+    def step(self, answer: str | Sequence[str], calls: Sequence[tuple[str, str]] = ()) -> Step:
+        """Take a turn: the answer of a language model as it is, or a list of actions.
+
+        Args:
+            answer: the text, or the actions.
+            calls: names and arguments (JSON texts) of the `tool_calls` in a server's message, with `context.tools`.
+        """
         left, turns = self._enter(), self._pool.turns
         try:
             if left is not None:
                 turns.wait(left)
                 self._ended()
-            turns.wait(self._begin(answer))
+            turns.wait(self._begin(answer, calls))
             return self._ended()
         finally:
             self._is_stepping = False
@@ -173,14 +178,19 @@ class SyncEpisode(SingleEpisode):
 class AsyncEpisode(SingleEpisode):
     """Stepped by calls that are awaited."""
 
-    async def step(self, answer: str | Sequence[str]) -> Step:
-        """Take a turn: the answer of a language model as it is, or a list of actions."""
+    async def step(self, answer: str | Sequence[str], calls: Sequence[tuple[str, str]] = ()) -> Step:
+        """Take a turn: the answer of a language model as it is, or a list of actions.
+
+        Args:
+            answer: the text, or the actions.
+            calls: names and arguments (JSON texts) of the `tool_calls` in a server's message, with `context.tools`.
+        """
         left, turns = self._enter(), self._pool.turns
         try:
             if left is not None:
                 await turns.wait_async(left)
                 self._ended()
-            await turns.wait_async(self._begin(answer))
+            await turns.wait_async(self._begin(answer, calls))
             return self._ended()
         finally:
             self._is_stepping = False

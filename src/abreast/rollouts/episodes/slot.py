@@ -25,6 +25,7 @@ from typing import Any
 from PIL import Image
 
 from abreast.errors import short
+from abreast.rollouts.context.tools import Call, outcomes
 from abreast.rollouts.episodes.episode import Digest, Episode, State, TurnResult
 from abreast.rollouts.registry import Tag
 
@@ -216,8 +217,13 @@ class Slot:
         entry["info"] = info
         entry["llm_response"] = inputs.get("llm_response", "")
         entry["llm_raw_response"] = inputs.get("llm_raw_response", "")
+        for key in inputs.keys() & {"calls", "text_calls"}:  # as `Context.input` gives them: one of these, or none
+            entry[key] = outcomes(inputs[key], dropped, used, result.steps)
         if dropped or refused or not given or not has_form:
-            entry["invalid"] = _what_was_invalid(dropped, refused, given, has_form)
+            wrong = [
+                call for call in (*inputs.get("calls", ()), *inputs.get("text_calls", ())) if call["action"] is None
+            ]
+            entry["invalid"] = _what_was_invalid(dropped, refused, given, has_form, wrong)
         if failure is None:
             self._show(state)
         else:  # what was shown last
@@ -241,12 +247,15 @@ class Slot:
             self.cache["history"].append({"state": text, "images": images, "actions_left": self.actions_left})
 
 
-def _what_was_invalid(dropped: Sequence[str], refused: Sequence[str], given: int, has_form: bool) -> list[str]:
+def _what_was_invalid(
+    dropped: Sequence[str], refused: Sequence[str], given: int, has_form: bool, wrong: Sequence[Call]
+) -> list[str]:
     """A sentence for each thing that was wrong with a turn."""
     told = [f"{short(action)} was not executed: it is no action of this environment." for action in dropped]
     told += [f"{short(action)} was executed, and the environment calls it invalid." for action in refused]
-    if not given:
+    told += [f"the call of {call['name'] or 'a tool'} was not executed: {call['why']}" for call in wrong]
+    if not given and not wrong:
         told.append("no action was given.")
-    if not has_form:
+    if not has_form and not wrong:
         told.append("the answer does not have the form that is asked for.")
     return told
