@@ -77,8 +77,11 @@ def trajectories(
     if target is not None:
         source = of_run(run)._replace(lines=lines)
         replaced = " (it replaces the file of that name)" if target.exists() else ""
-        rows = export(source, target, _load(tokenizer), per_turn)
-        out.print(f"{counted(rows, 'row')} of {counted(len(lines), 'episode')} were written to {target}{replaced}")
+        skipped = dict[int, str]()
+        rows = export(source, target, _load(tokenizer), per_turn, skipped)
+        out.print(
+            f"{counted(rows, 'row')} of {counted(len(lines) - len(skipped), 'episode')} were written to {target}{replaced}"
+        )
         return
     if lines:
         # In a terminal, reasons that are too long are cut; elsewhere, say in a file, nothing is.

@@ -91,7 +91,7 @@ class Tools:
         calls = [self._call(name, arguments) for name, arguments in given[:MOST]]
         valid = [call for call in calls if not call["why"]]
         for call in valid[self._max_actions :]:
-            call["why"] = f"an answer may have no more than {self._max_actions} valid calls."
+            call["why"] = f"an answer may have at most this many valid calls: {self._max_actions}."
         kept = [str(call["action"]) for call in valid[: self._max_actions]]
         response = thought + "".join(map(self.written, kept)) if kept else answer
         return Parsed(kept, thought, response, bool(kept) and len(valid) == len(calls)), calls
