@@ -59,7 +59,18 @@ MAY_IMPORT = {
         "files",
         "errors",
     },
-    "rollouts": {"display", "cluster", "codec", "checking", "processes", "plugins", "settings", "files", "errors"},
+    "rollouts": {
+        "display",
+        "cluster",
+        "codec",
+        "checking",
+        "processes",
+        "streams",
+        "plugins",
+        "settings",
+        "files",
+        "errors",
+    },
     "integrations": {
         "training",
         "rollouts",  # servers and trainers for text environments

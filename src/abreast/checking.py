@@ -24,7 +24,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from abreast.processes.pickling import Pickler
-from abreast.streams import seeded_globals, shared_streams
+from abreast.streams import changed_streams, seeded_globals, shared_streams
 
 SEED, OTHER_SEEDS = 1, range(2, 6)
 """Of what is played for a check."""
@@ -160,14 +160,9 @@ def new_global_states() -> Iterator[dict[str, bytes]]:
         yield shared_streams()
 
 
-def changed_states(before: dict[str, bytes]) -> list[str]:
-    """The global random states that are not as they were."""
-    return [name for name, state in shared_streams().items() if state != before.get(name, state)]
-
-
 def compare_states(before: dict[str, bytes], call: str, repair: str) -> None:
     """Refuse a call that has changed a global random state."""
-    if changed := changed_states(before):
+    if changed := changed_streams(before):
         raise Fault(f"{call} changed the state of {' and '.join(changed)}, which the whole process shares: {repair}")
 
 

@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from abreast.errors import RolloutError, words
 from abreast.processes.cores import thread_usage
 from abreast.rollouts.adapters.base import number_of
+from abreast.streams import Draws, own_globals
 
 log = logging.getLogger("abreast")
 
@@ -41,6 +42,8 @@ BUILD_S = 600.0
 """How much longer than a turn it may take to make an environment: one may have to import a lot, or to index a catalogue."""
 LONGEST_NAME = 1000
 """Texts longer than this are not the name of an action; they are dropped without being looked up."""
+FREE = nullcontext()
+"""In place of generators of its own, for an environment that leaves the shared ones alone."""
 SHOWN_OF_NAME = 100
 """Characters that are kept of a text that names no action, to tell the caller."""
 
@@ -71,6 +74,8 @@ class TurnResult(NamedTuple):
     """The traceback of the failure, if the environment raised."""
     steps: Sequence[str] = ()
     """Texts that were shown after each executed action but the last, where these are wanted; empty for a picture."""
+    draws: str = ""
+    """The generators of the whole process that environments of its tag were seen to draw from."""
 
 
 class Episode:
@@ -80,12 +85,17 @@ class Episode:
         self,
         make: Callable[[Any], Any],
         config: Any,
+        draws: Draws | None = None,
         beat: Beat = lambda allow_s: None,
         *,
         dies_of_memory: bool = False,
     ) -> None:
+        """`draws`: shared by the environments of a tag in a process."""
         self._make, self._config, self.beat = make, config, beat
         self._shows_each = getattr(make, "shows_each", False)
+        self._draws = draws or Draws()
+        self._generators = dict[str, Any]()
+        """The states of generators of its own, if its tag draws from those of the whole process."""
         self._env: Any = None
         self._names = config.action_lookup
         self._numbers = {name.strip().casefold(): number for number, name in (self._names or {}).items()}
@@ -126,7 +136,13 @@ class Episode:
                 info = self._begin()
         except ENDS as error:
             return self._failed(error)._replace(seconds=clock.seconds)
-        return TurnResult(self._state, info=info, seconds=clock.seconds - self._making_s, waited=clock.waited)
+        return TurnResult(
+            self._state,
+            info=info,
+            seconds=clock.seconds - self._making_s,
+            waited=clock.waited,
+            draws=self._draws.names,
+        )
 
     def rebuild(self, seed: int, executed: Sequence[Sequence[Any]], must_be: Digest | None) -> TurnResult:
         """Come to the state of an episode whose process has ended: replay the turns it has had.
@@ -153,31 +169,37 @@ class Episode:
         info: dict[str, Any] = {}
         refused: list[Any] = []
         steps: list[str] = []
-        total, done, count = 0.0, False, 0
         observation: Any = None
+        total, done, count, draws = 0.0, False, 0, self._draws
+        drew = draws.names
         try:
-            for action in known[:budget]:
-                if count and self._shows_each:
-                    steps.append(shown if isinstance(shown := _seen(self._env, observation), str) else "")
-                observation, reward, terminated, truncated, told = self._env.step(action)
-                total += number_of(reward)
-                info.update(told)
-                if not told.get("action_is_valid", True):
-                    refused.append(action)
-                count += 1
-                done = bool(terminated or truncated)
-                if done:
-                    break
-            if not math.isfinite(total):
-                raise RolloutError(f"its reward is {total}, expected a finite number.")
-            if count:
-                self._state = _seen(self._env, observation)
+            with self._around("turn") if drew or draws.left["turn"] > 0 else FREE:
+                for action in known[:budget]:
+                    if count and self._shows_each:
+                        steps.append(shown if isinstance(shown := _seen(self._env, observation), str) else "")
+                    observation, reward, terminated, truncated, told = self._env.step(action)
+                    total += number_of(reward)
+                    info.update(told)
+                    if not told.get("action_is_valid", True):
+                        refused.append(action)
+                    count += 1
+                    done = bool(terminated or truncated)
+                    if done:
+                        break
+                if not math.isfinite(total):
+                    raise RolloutError(f"its reward is {total}, expected a finite number.")
+                if count:
+                    self._state = _seen(self._env, observation)
             info = _own(info)
         except ENDS as error:
             self.close()  # its state is unknown: the next episode has a new one
             self.executed.append(())
             self.last_s = time.perf_counter() - started
             return self._failed(error)._replace(dropped=dropped, seconds=self.last_s)
+        if drew != draws.names:  # the turn has drawn from the shared generators: once more, with generators of its own
+            self.close()
+            rebuilt = self.rebuild(self._seed, self.executed, self.known_digest)
+            return self.take(actions, budget) if rebuilt.failure is None else rebuilt
         executed: Sequence[Any] = known[:count]
         self.executed.append(executed)
         names = executed if self._names is None else [self._names[number] for number in executed]
@@ -186,7 +208,8 @@ class Episode:
         self.last_s = seconds = time.perf_counter() - started
         waited = clock.waited if clock is not None else 0.0
         return TurnResult(
-            self._state, total, info, names, executed, dropped, refused or (), done, None, seconds, waited, "", steps
+            self._state, total, info, names, executed, dropped, refused or (), done, None, seconds, waited, "",
+            steps, draws.names,
         )  # fmt: skip
 
     def take_digest(self) -> Digest:
@@ -231,26 +254,44 @@ class Episode:
         trace = "".join(traceback.format_exception(error)).rstrip()
         return TurnResult(self._state, failure=words(error, Path(__file__).parent), trace=trace)
 
+    def _around(self, kind: str) -> AbstractContextManager[None]:
+        """Return a context for a call of the environment: with generators of its own if it draws from the shared ones."""
+        if self._draws.names:
+            return own_globals(self._seed, self._generators)
+        is_replayable = getattr(self._make, "replayable", True) and says(self._env, "replayable", True)
+        return self._draws.compare(kind) if self._draws.left[kind] > 0 and is_replayable else FREE
+
     def _begin(self, is_replay: bool = False) -> dict[str, Any]:
+        drew = self._draws.names
         if self._env is None:
             self.beat(BUILD_S)
             started = time.perf_counter()
-            self.make()
+            # The generators are alike for all: an environment is made once, and plays any of the episodes.
+            with own_globals(0, {}) if drew else self._around("begin"):
+                self.make()
+            if drew != self._draws.names:  # once more, with generators of its own; all is imported now
+                self.close()
+                return self._begin(is_replay)
             self._knows = getattr(self._env, "knows_action", None)
             self._making_s += time.perf_counter() - started
             self.beat(0.0)
         if is_replay and not says(self._env, "replayable", True):
             raise RolloutError(NOT_REPLAYABLE)
-        observation, info = self._env.reset(seed=self._seed)
-        for turns in range(len(self.executed) + 1):
-            self.beat(0.0)  # a long replay is not silence
-            for action in self.executed[turns - 1] if turns else ():
-                observation, *_, info = self._env.step(action)
-            if self._must_be is not None and self._must_be[0] == turns:
-                self._state = _seen(self._env, observation)
-                if (turns, self._fingerprint()) != self._must_be:
-                    raise RolloutError(DIFFERS)
-        self._state = _seen(self._env, observation)
+        self._generators.clear()
+        with self._around("begin"):
+            observation, info = self._env.reset(seed=self._seed)
+            for turns in range(len(self.executed) + 1):
+                self.beat(0.0)  # a long replay is not silence
+                for action in self.executed[turns - 1] if turns else ():
+                    observation, *_, info = self._env.step(action)
+                if self._must_be is not None and self._must_be[0] == turns:
+                    self._state = _seen(self._env, observation)
+                    if (turns, self._fingerprint()) != self._must_be:
+                        raise RolloutError(DIFFERS)
+            self._state = _seen(self._env, observation)
+        if drew != self._draws.names:
+            self.close()
+            return self._begin(is_replay)
         return _own(dict(info))
 
     def _fingerprint(self) -> bytes:

@@ -48,7 +48,7 @@ class Turns:
     def __init__(self, config: ManagerConfig, places: Places, verifier: Verifier | None) -> None:
         self.guard, self.places = places.guard, places
         self._cores = cores()
-        self._main = MainProcess(config.step_timeout)
+        self._main = MainProcess(config.step_timeout, places.draws)
         self.pending: dict[int, Slot] = {}
         """Slots that are QUEUED, SENT or TAKEN, by number of the environment, in the order in which they were begun."""
         self._listener = Listener(self.guard, self._drive, self.end_all)
@@ -279,6 +279,8 @@ class Turns:
             told = f"{result.failure}\n{result.trace}" if stack and stack not in self._logged else result.failure
             log.error("environment %d (%s) cannot go on: %s", slot.env_id, slot.tag.name, printable(told))
             self._logged.add(stack)
+        if result.draws:
+            self.places.note_draws(slot.tag.name, result.draws)
         slot.write(result, self._penalty)
         if slot.terminated:
             slot.cache["metrics"] = metrics_of(slot)
