@@ -1,9 +1,7 @@
 """Environments that misbehave, each in its own way; and a plain one. They need no torch, so workers load them quickly."""
 
-import asyncio
 import os
 import signal
-import sys
 import threading
 import time
 
@@ -170,52 +168,6 @@ class RaisesOnce(Counting):
                 raise ConnectionError("the network was away")
 
 
-class EndsTheProgram(Counting):
-    """In a way that its flag names."""
-
-    def strike(self):
-        if self.config.flag == "os._exit":
-            os._exit(3)
-        if self.config.flag == "child":  # which may
-            child = os.fork()
-            if not child:
-                os._exit(7)
-            self.total += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        elif self.config.flag == "cancel":
-            raise asyncio.CancelledError("given up")
-        else:
-            sys.exit(3)
-
-
-class LeaksMemory(Counting):
-    """A tenth of a gigabyte of its process an episode."""
-
-    blocks = []
-
-    def reset(self, *, seed=None, options=None):
-        self.blocks.append(bytearray(10**8))
-        return super().reset(seed=seed)
-
-
-class SaysNoSuccess(Counting):
-    """Says of its success what its flag says: nothing, or the word alone when it has succeeded."""
-
-    def step(self, action):
-        state, reward, terminated, truncated, _ = super().step(action)
-        told = {"success": True} if self.config.flag and terminated and self.seed % 2 else {}
-        return state, reward, terminated, truncated, told
-
-
-class SaysEscapes(Counting):
-    """Its state and its error tell a terminal to be cleared."""
-
-    def strike(self):
-        raise ValueError("\x1b[2J\x1b]0;gone\x07 \x1b[8mhidden")
-
-    def render(self):
-        return f"\x1b[2J{super().render()}"
-
-
 class RaisesInReset(Counting):
     def reset(self, *, seed=None, options=None):
         if seed == self.config.harm_seed:
@@ -345,6 +297,57 @@ class TellsWhenClosed(Counting):
     def close(self):
         with open(f"{self.config.flag}{self.seed}", "w"):  # noqa: PTH123
             pass
+
+
+# Below, so that the lines of those above stay what they are: golden.json has the reasons why episodes ended.
+
+
+class EndsTheProgram(Counting):
+    """In a way that its flag names."""
+
+    def strike(self):
+        if self.config.flag == "os._exit":
+            os._exit(3)
+        if self.config.flag == "child":  # which may
+            child = os.fork()
+            if not child:
+                os._exit(7)
+            self.total += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        elif self.config.flag == "cancel":
+            import asyncio
+
+            raise asyncio.CancelledError("given up")
+        else:
+            raise SystemExit(3)  # as sys.exit does
+
+
+class LeaksMemory(Counting):
+    """A tenth of a gigabyte of its process an episode."""
+
+    blocks = []
+
+    def reset(self, *, seed=None, options=None):
+        self.blocks.append(bytearray(10**8))
+        return super().reset(seed=seed)
+
+
+class SaysNoSuccess(Counting):
+    """Says of its success what its flag says: nothing, or the word alone when it has succeeded."""
+
+    def step(self, action):
+        state, reward, terminated, truncated, _ = super().step(action)
+        told = {"success": True} if self.config.flag and terminated and self.seed % 2 else {}
+        return state, reward, terminated, truncated, told
+
+
+class SaysEscapes(Counting):
+    """Its state and its error tell a terminal to be cleared."""
+
+    def strike(self):
+        raise ValueError("\x1b[2J\x1b]0;gone\x07 \x1b[8mhidden")
+
+    def render(self):
+        return f"\x1b[2J{super().render()}"
 
 
 ALL = [
