@@ -4,9 +4,10 @@ import random
 import threading
 
 import numpy as np
+import pytest
 import torch
 
-from abreast.streams import Draws, own_globals, seeded_globals
+from abreast.streams import Draws, Drew, own_globals, seeded_globals
 
 
 def draws():
@@ -63,7 +64,7 @@ def test_what_draws_is_noticed_and_has_generators_of_its_own_that_go_on_where_th
     with found.compare("turn"):
         pass
     assert not found.names
-    with found.compare("turn"):
+    with pytest.raises(Drew), found.compare("turn"):
         torch.rand(())
     assert found.names == "torch" and found.left["turn"] == 14
     played = []

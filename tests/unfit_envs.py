@@ -184,6 +184,23 @@ class TellsNumbers(FitText):
         return {**super().told(valid), "success": 0.5}
 
 
+class ShowsNothing(Fit):
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return None, {}
+
+    def step(self, action):
+        return None, *super().step(action)[1:]
+
+    def render(self):
+        return None
+
+
+class TellsItsClass(FitText):
+    def told(self, valid):
+        return {**super().told(valid), "class": type(self)}
+
+
 class ShowsADict(Fit):
     render_as_dict = False
 

@@ -73,6 +73,8 @@ class Check(NamedTuple, Generic[T]):
     run: Callable[[T], str | None]
     """Raises a `Fault`, or `Skipped`; may return a remark in place of the claim."""
     needs: Sequence[str] = ()
+    note_stops: bool = False
+    """True if the checks that need this one are skipped after a remark too."""
 
 
 def judge(checks: Sequence[Check[T]], trial: T, told: Callable[[BaseException], str]) -> Iterator[Verdict]:
@@ -84,7 +86,7 @@ def judge(checks: Sequence[Check[T]], trial: T, told: Callable[[BaseException], 
             verdict = Verdict(check.name, "skipped", f"not checked: repair {cause!r} first")
         else:
             verdict = _judge_one(check, trial, told)
-        if verdict.outcome == "wrong":
+        if verdict.outcome == "wrong" or (verdict.outcome == "note" and check.note_stops):
             failed.add(check.name)
         yield verdict
 

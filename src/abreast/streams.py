@@ -108,25 +108,25 @@ class Draws:
 
     @contextmanager
     def compare(self, kind: str) -> Iterator[None]:
-        """Record if something inside draws from the shared generators; then these are as before, and no error is raised:
-        the caller does it again, with generators of its own.
-        """
-        names: list[str] = []
+        """Record if something inside draws from the shared generators: then these are as before, and `Drew` is raised."""
         with IN_USE:
             _comparing.add(me := threading.get_ident())
             before = shared_streams()
         try:
-            try:
-                yield
-            finally:
-                self.left[kind] -= 1
-                if names := changed_streams(before):
-                    self.names = " and ".join(names)
-                    _restore({name: pickle.loads(state) for name, state in before.items()})
-                _comparing.discard(me)
-        except Exception:
-            if not names:
-                raise
+            yield
+        finally:
+            self.left[kind] -= 1
+            names = changed_streams(before)
+            if names:
+                self.names = " and ".join(names)
+                _restore({name: pickle.loads(state) for name, state in before.items()})
+            _comparing.discard(me)
+            if names and isinstance(sys.exception() or Drew(), Exception):
+                raise Drew
+
+
+class Drew(Exception):
+    """Raised after a call that has drawn from the shared generators: do it again, with generators of its own."""
 
 
 _comparing = set[int]()

@@ -222,9 +222,8 @@ def test_nothing_that_an_environment_returns_is_run_in_the_main_process(tmp_path
     custom = {**CALM, **villain("RunsCodeWhenRead", flag=str(flag))}
     with EnvStateManager(workers(["RunsCodeWhenRead", "Calm"], [1, 1], custom)) as manager:
         manager.reset(seed=0)
-        assert [cache["env_id"] for cache in manager.step(go(range(2), "a"))] == [1]
-        error = manager.caches[0]["history"][0]["info"]["error"]
-        assert "what it returned cannot be sent" in error and "open" in error and not flag.exists()
+        assert [cache["env_id"] for cache in manager.step(go(range(2), "a"))] == [0, 1]
+        assert manager.envs[0].worker == HERE and not flag.exists()
 
 
 @pytest.mark.parametrize("use", [True, False])
@@ -277,17 +276,13 @@ def test_an_environment_that_raises_is_not_tried_again(use, tmp_path):
         assert len(manager.reset(seed=0)) == 8
 
 
-def test_what_cannot_be_sent_ends_its_episode_and_the_next_lives_here(caplog):
+def test_an_episode_that_returns_what_cannot_be_sent_goes_on_in_the_main_process(caplog):
     with EnvStateManager(among_others("ReturnsUnpicklable")) as manager:
         manager.reset(seed=0)
-        manager.step(go(range(8), "a"))
-        assert [cache["env_id"] for cache in manager.step(go(range(8), "a"))] == [0, *range(2, 8)]
-        assert "what it returned cannot be sent" in manager.caches[1]["history"][1]["info"]["error"]
-        assert "cannot be sent" in caplog.text
-        manager.reset(seed=0)
-        assert manager.envs[1].worker == -1 and manager.envs[2].worker != -1
         for _ in range(3):
             assert len(manager.step(go(range(8), "a"))) == 8
+        assert "cannot live in worker processes: what it returned cannot be sent" in caplog.text
+        assert manager.envs[1].worker == HERE and manager.envs[2].worker != HERE
         for cache, calm in zip(manager.caches, calm_caches(3), strict=True):
             assert [entry["state"] for entry in cache["history"]] == [entry["state"] for entry in calm["history"]]
         assert callable(manager.caches[1]["history"][1]["info"]["function"])

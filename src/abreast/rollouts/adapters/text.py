@@ -89,7 +89,7 @@ class TextAdapter(Adapter):
         """A text, or a picture if that is its render mode."""
         drawn = self._env.render() if self._drawn else None
         if drawn is None:
-            return text_of(self._observation)
+            return None if self._observation is None else text_of(self._observation)
         if isinstance(drawn, str):
             return without_escapes(drawn)
         if not isinstance(drawn, list | tuple):

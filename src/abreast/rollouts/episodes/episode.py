@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from abreast.errors import RolloutError, words
 from abreast.processes.cores import thread_usage
 from abreast.rollouts.adapters.base import number_of
-from abreast.streams import Draws, own_globals
+from abreast.streams import Draws, Drew, own_globals
 
 log = logging.getLogger("abreast")
 
@@ -42,8 +42,6 @@ BUILD_S = 600.0
 """How much longer than a turn it may take to make an environment: one may have to import a lot, or to index a catalogue."""
 LONGEST_NAME = 1000
 """Texts longer than this are not the name of an action; they are dropped without being looked up."""
-FREE = nullcontext()
-"""In place of generators of its own, for an environment that leaves the shared ones alone."""
 SHOWN_OF_NAME = 100
 """Characters that are kept of a text that names no action, to tell the caller."""
 
@@ -129,8 +127,9 @@ class Episode:
         try:
             try:
                 info = self._begin()
-            except Exception:
-                if not was_used or not says(self._env, "replayable", True):
+            except Exception as error:
+                can_repeat = was_used or isinstance(error, Drew)
+                if not can_repeat or not says(self._env, "replayable", True):
                     raise
                 self.close()
                 info = self._begin()
@@ -155,51 +154,51 @@ class Episode:
             if not getattr(self._make, "replayable", True):
                 raise RolloutError(NOT_REPLAYABLE)
             info = self._begin(is_replay=True)
+        except Drew:
+            self.close()
+            return self.rebuild(seed, executed, must_be)
         except ENDS as error:
             return self._failed(error)
         return TurnResult(self._state, info=info)
 
-    def take(self, actions: Sequence[str], budget: int) -> TurnResult:
+    def take(self, actions: Sequence[str], budget: int, is_alone: bool = False) -> TurnResult:
         """Take a turn: execute the known actions in order, `budget` of them at most, until the episode is done.
 
         If it raises, the episode is over: what it has done until then may have had effects, so it is not tried again.
+        `is_alone`: the shared generators are taken care of.
         """
+        if not is_alone and (self._draws.names or self._draws.left["turn"] > 0):
+            return self._take_alone(actions, budget)
         clock, started = Clock() if self.last_s > SLOW_S else None, time.perf_counter()
         known, dropped = self._known(actions)
         info: dict[str, Any] = {}
         refused: list[Any] = []
         steps: list[str] = []
         observation: Any = None
-        total, done, count, draws = 0.0, False, 0, self._draws
-        drew = draws.names
+        total, done, count = 0.0, False, 0
         try:
-            with self._around("turn") if drew or draws.left["turn"] > 0 else FREE:
-                for action in known[:budget]:
-                    if count and self._shows_each:
-                        steps.append(shown if isinstance(shown := _seen(self._env, observation), str) else "")
-                    observation, reward, terminated, truncated, told = self._env.step(action)
-                    total += number_of(reward)
-                    info.update(told)
-                    if not told.get("action_is_valid", True):
-                        refused.append(action)
-                    count += 1
-                    done = bool(terminated or truncated)
-                    if done:
-                        break
-                if not math.isfinite(total):
-                    raise RolloutError(f"its reward is {total}, expected a finite number.")
-                if count:
-                    self._state = _seen(self._env, observation)
+            for action in known[:budget]:
+                if count and self._shows_each:
+                    steps.append(shown if isinstance(shown := _seen(self._env, observation), str) else "")
+                observation, reward, terminated, truncated, told = self._env.step(action)
+                total += number_of(reward)
+                info.update(told)
+                if not told.get("action_is_valid", True):
+                    refused.append(action)
+                count += 1
+                done = bool(terminated or truncated)
+                if done:
+                    break
+            if not math.isfinite(total):
+                raise RolloutError(f"its reward is {total}, expected a finite number.")
+            if count:
+                self._state = _seen(self._env, observation, done)
             info = _own(info)
         except ENDS as error:
             self.close()  # its state is unknown: the next episode has a new one
             self.executed.append(())
             self.last_s = time.perf_counter() - started
             return self._failed(error)._replace(dropped=dropped, seconds=self.last_s)
-        if drew != draws.names:  # the turn has drawn from the shared generators: once more, with generators of its own
-            self.close()
-            rebuilt = self.rebuild(self._seed, self.executed, self.known_digest)
-            return self.take(actions, budget) if rebuilt.failure is None else rebuilt
         executed: Sequence[Any] = known[:count]
         self.executed.append(executed)
         names = executed if self._names is None else [self._names[number] for number in executed]
@@ -208,8 +207,7 @@ class Episode:
         self.last_s = seconds = time.perf_counter() - started
         waited = clock.waited if clock is not None else 0.0
         return TurnResult(
-            self._state, total, info, names, executed, dropped, refused or (), done, None, seconds, waited, "",
-            steps, draws.names,
+            self._state, total, info, names, executed, dropped, refused or (), done, None, seconds, waited, "", steps
         )  # fmt: skip
 
     def take_digest(self) -> Digest:
@@ -259,19 +257,26 @@ class Episode:
         if self._draws.names:
             return own_globals(self._seed, self._generators)
         is_replayable = getattr(self._make, "replayable", True) and says(self._env, "replayable", True)
-        return self._draws.compare(kind) if self._draws.left[kind] > 0 and is_replayable else FREE
+        return self._draws.compare(kind) if self._draws.left[kind] > 0 and is_replayable else nullcontext()
+
+    def _take_alone(self, actions: Sequence[str], budget: int) -> TurnResult:
+        """Take a turn with generators of its own, or compare the shared ones: if it draws from them, it is taken again."""
+        executed = list(self.executed)
+        try:
+            with self._around("turn"):
+                return self.take(actions, budget, is_alone=True)._replace(draws=self._draws.names)
+        except Drew:
+            self.close()
+            rebuilt = self.rebuild(self._seed, executed, self.known_digest)
+        return self.take(actions, budget) if rebuilt.failure is None else rebuilt
 
     def _begin(self, is_replay: bool = False) -> dict[str, Any]:
-        drew = self._draws.names
         if self._env is None:
             self.beat(BUILD_S)
             started = time.perf_counter()
             # The generators are alike for all: an environment is made once, and plays any of the episodes.
-            with own_globals(0, {}) if drew else self._around("begin"):
+            with own_globals(0, {}) if self._draws.names else self._around("begin"):
                 self.make()
-            if drew != self._draws.names:  # once more, with generators of its own; all is imported now
-                self.close()
-                return self._begin(is_replay)
             self._knows = getattr(self._env, "knows_action", None)
             self._making_s += time.perf_counter() - started
             self.beat(0.0)
@@ -289,9 +294,6 @@ class Episode:
                     if (turns, self._fingerprint()) != self._must_be:
                         raise RolloutError(DIFFERS)
             self._state = _seen(self._env, observation)
-        if drew != self._draws.names:
-            self.close()
-            return self._begin(is_replay)
         return _own(dict(info))
 
     def _fingerprint(self) -> bytes:
@@ -388,11 +390,16 @@ def says(env: Any, name: str, usual: bool) -> bool:
     return usual
 
 
-def _seen(env: Any, observation: Any) -> State:
-    """The text or the images that `render` returns; without a render mode, the observation."""
+def _seen(env: Any, observation: Any, is_over: bool = False) -> State:
+    """Return the text or the images that `render` returns, or the observation without a render mode.
+
+    An episode that is over may show nothing.
+    """
     drawn = None if getattr(env, "render_mode", "text") is None else env.render()
     if drawn is None:
-        drawn = observation
+        drawn = "" if observation is None and is_over else observation
+    if drawn is None:
+        raise RolloutError("it shows None: let render return a text or pictures, or return an observation.")
     if isinstance(drawn, str):
         return drawn
     pictures = drawn if isinstance(drawn, list | tuple) else [drawn]

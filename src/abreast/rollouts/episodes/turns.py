@@ -233,9 +233,9 @@ class Turns:
                 self._arrived.set()
 
     def _stay_here(self, slot: Slot, why: str) -> None:
-        """An environment cannot live in a worker: if no turn was taken, it begins once more, in the main process."""
+        """Take the turn of an environment that cannot live in a worker once more, in the main process."""
         self.places.stay_here(slot, why)
-        if slot.inputs is None:
+        if slot.inputs is None or getattr(slot.tag.kind.env, "replayable", True):
             slot.phase, slot.deaths = QUEUED, 0
             slot.job.answered()
         else:

@@ -81,7 +81,7 @@ def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[La
         start, goal = row * size + column, goal_row * size + goal_column
         above, below = row > 0 and start - size, row < size - 1 and start + size
         left, right = column > 0 and start - 1, column < size - 1 and start + 1
-        # Most lakes with hardly any ice end here: to write them down takes far longer than to draw them.
+        # most lakes with hardly any ice end here: to write them down takes far longer than to draw them
         if start != goal and any(
             cell is not False and (is_ice[cell] or cell == goal) for cell in (right, below, left, above)
         ):
