@@ -176,6 +176,12 @@ def test_where_one_state_is_shown_for_all_the_others_carry_that_of_their_step():
     asked, _ = play("Screen", ("", [CALLS[0], CALLS[1], CALLS[9], CALLS[0]]), most=4)
     first, second, third, fourth = (message["content"] for message in asked[1][-4:])
     assert (first, second) == ("after 1 actions", "after 2 actions") and "State:\nafter 3 actions" in third
+    window, _ = play("Desk", ("", CALLS[:3]), history_window=1)
+    assert [message["role"] for message in window[1]] == ["system", "user"]  # calls that are not shown: as text
+    assert (
+        "Result of call 1, find_orders:\nu1 has W1 and W2.\n\nResult of call 2, get_order:\nTurn 2"
+        in window[1][1]["content"]
+    )
     assert fourth == "Not executed: the episode had ended before."
 
 

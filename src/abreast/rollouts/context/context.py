@@ -78,8 +78,9 @@ class Context:
         messages: list[Message] = [{"role": "system", "content": self.system}] if self.system else []
         for number in shown:
             begin = [f"{self._beginning(cache)}\n\n"] if number == first else []
-            results = self._results(history[number - 1] if number else {}, self._turn(cache, number, images))
             calls = messages[-1].get("tool_calls") if number > first else None
+            before = history[number - 1] if number else {}
+            results = self._results(before, self._turn(cache, number, images), is_labelled=not calls)
             messages += [
                 {"role": "tool", "tool_call_id": call["id"], "content": content_of(result)}
                 for call, result in zip(calls or (), results, strict=bool(calls))
@@ -103,20 +104,26 @@ class Context:
         texts = {key: str(entry.get(key) or "").removesuffix(written) for key in ("llm_raw_response", "llm_response")}
         return call_messages(self.shown(texts)[0], calls, number)
 
-    def _results(self, before: Mapping[str, Any], turn: Sequence[Piece]) -> list[list[Piece]]:
+    def _results(self, before: Mapping[str, Any], turn: Sequence[Piece], is_labelled: bool) -> list[list[Piece]]:
         """Return the result of each call of the turn before; without calls, what is said in this turn, alone.
 
         What is said in this turn is the result of the last call that was executed, or else a part of that of the last.
-        Where calls stand in the text of an answer, the results of several are labelled.
+        `is_labelled`: whether the results of several calls tell to which they belong.
         """
         calls, texts, results = _calls_of(before), self.config.texts, list[list[Piece]]()
         last = max((place for place, call in enumerate(calls) if "why" not in call), default=len(calls) - 1)
         for place, call in enumerate(calls):
-            label = texts.result.format(number=place + 1, name=call["name"]) if len(calls) > 1 else ""
-            label = "" if "calls" in before else f"{label}" if not place else f"\n\n{label}"
-            told = texts.not_executed.format(why=call["why"]) if "why" in call else call.get("result") or texts.executed
-            told = "" if place == last and "why" not in call else told
-            results.append([self._clean(f"{label}{told}"), *(("\n" if told else "", *turn) if place == last else ())])
+            label = texts.result.format(number=place + 1, name=call["name"]) if is_labelled and len(calls) > 1 else ""
+            gap, why = "\n\n" if label and place else "", call.get("why")
+            told = (
+                texts.not_executed.format(why=why)
+                if why
+                else ""
+                if place == last
+                else call.get("result") or texts.executed
+            )
+            end = ["\n" if told else "", *turn] if place == last else []
+            results.append([self._clean(f"{gap}{label}{told}"), *end])
         return results or [[*turn]]
 
     def answered(self, cache: Mapping[str, Any]) -> int:

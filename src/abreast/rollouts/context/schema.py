@@ -7,24 +7,22 @@ Keywords mean what JSON Schema says: a pattern may match anywhere in a text, and
 """
 
 import json
-import math
 import operator
 import re
-from collections.abc import Callable, Mapping
-from types import NoneType
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from abreast.errors import RolloutError, nearest, short
 
 _TYPES: Mapping[str, Any] = {
     "string": str, "integer": (int, float), "number": (int, float), "boolean": bool, "array": list, "object": dict,
-    "null": NoneType,
+    "null": type(None),
 }  # fmt: skip
 
 
 def fault_of(value: Any, schema: Mapping[str, Any], name: str) -> str:
     """Return what is wrong with the JSON value `name`, or an empty text if it follows the schema."""
-    return next((fault for key in schema if (fault := _KEYWORDS[key][1](value, schema[key], name, schema))), "")
+    return next((fault for key in schema for fault in _KEYWORDS[key][1](value, schema[key], name, schema) if fault), "")
 
 
 def check_schema(schema: Mapping[str, Any], name: str) -> None:
@@ -56,17 +54,13 @@ def _is(value: Any, *kinds: str) -> bool:
     )
 
 
-def _limit(words: str, holds: Callable[[Any, Any], Any], *kinds: str) -> Callable[..., str]:
+def _limit(words: str, holds: Callable[[Any, Any], Any], *kinds: str) -> Callable[..., list[str]]:
     """Return what finds the fault of values of these types (none: of all) that a keyword does not allow."""
     return lambda value, given, name, schema: (
-        f"{name} is {_shown(value, 80)}: it must {words} {_shown(given, 300)}."
+        [f"{name} is {json.dumps(value)[:80]}: it must {words} {json.dumps(given, ensure_ascii=False)[:300]}."]
         if _is(value, *kinds or _TYPES) and not holds(value, given)
-        else ""
+        else []
     )
-
-
-def _shown(value: Any, most: int) -> str:
-    return json.dumps(value, ensure_ascii=False)[:most]
 
 
 def _one_of(value: Any, given: Any) -> bool:
@@ -74,21 +68,17 @@ def _one_of(value: Any, given: Any) -> bool:
     return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in given)
 
 
-def _first(faults: Any) -> str:
-    return next(filter(None, faults), "")
-
-
-_KEYWORDS: Mapping[str, tuple[Callable[[Any], Any], Callable[..., str]]] = {
+_KEYWORDS: Mapping[str, tuple[Callable[[Any], Any], Callable[..., Iterable[str]]]] = {
     "type": (
         lambda given: {_TYPES[kind] for kind in ([given] if isinstance(given, str) else given)},
         _limit("be of type", lambda value, given: _is(value, *([given] if isinstance(given, str) else given))),
     ),
     "enum": (list.copy, _limit("be one of", _one_of)),
     "const": (json.dumps, _limit("be", lambda value, given: _one_of(value, [given]))),
-    "minimum": (math.isfinite, _limit("be at least", operator.ge, "number")),
-    "maximum": (math.isfinite, _limit("be at most", operator.le, "number")),
-    "exclusiveMinimum": (math.isfinite, _limit("be more than", operator.gt, "number")),
-    "exclusiveMaximum": (math.isfinite, _limit("be less than", operator.lt, "number")),
+    "minimum": (abs, _limit("be at least", operator.ge, "number")),
+    "maximum": (abs, _limit("be at most", operator.le, "number")),
+    "exclusiveMinimum": (abs, _limit("be more than", operator.gt, "number")),
+    "exclusiveMaximum": (abs, _limit("be less than", operator.lt, "number")),
     "minLength": (range, _limit("have a length of at least", lambda value, given: len(value) >= given, "string")),
     "maxLength": (range, _limit("have a length of at most", lambda value, given: len(value) <= given, "string")),
     "pattern": (re.compile, _limit("match", lambda value, given: re.search(given, value), "string")),
@@ -96,19 +86,19 @@ _KEYWORDS: Mapping[str, tuple[Callable[[Any], Any], Callable[..., str]]] = {
     "maxItems": (range, _limit("have a length of at most", lambda value, given: len(value) <= given, "array")),
     "items": (
         lambda given: check_schema(given, "items"),
-        lambda value, given, name, schema: _first(
+        lambda value, given, name, schema: (
             fault_of(each, given, f"{name}[{place}]") for place, each in enumerate(value if _is(value, "array") else ())
         ),
     ),
     "required": (
         list.copy,
-        lambda value, given, name, schema: _first(
+        lambda value, given, name, schema: (
             f"{name}.{key} is missing." for key in given if _is(value, "object") and key not in value
         ),
     ),
     "additionalProperties": (
         {True: True, False: False}.__getitem__,
-        lambda value, given, name, schema: _first(
+        lambda value, given, name, schema: (
             f"{name}.{key} is not expected: {nearest(key, known) if (known := schema.get('properties')) else 'none is.'}"
             for key in (value if _is(value, "object") and not given else ())
             if key not in schema.get("properties", {})
@@ -116,7 +106,7 @@ _KEYWORDS: Mapping[str, tuple[Callable[[Any], Any], Callable[..., str]]] = {
     ),
     "properties": (
         lambda given: [*map(check_schema, given.values(), given)],
-        lambda value, given, name, schema: _first(
+        lambda value, given, name, schema: (
             fault_of(value[key], each, f"{name}.{key}")
             for key, each in given.items()
             if _is(value, "object") and key in value
@@ -127,7 +117,7 @@ _KEYWORDS: Mapping[str, tuple[Callable[[Any], Any], Callable[..., str]]] = {
         _limit("follow one of", lambda value, given: not all(fault_of(value, each, "") for each in given)),
     ),
     **{
-        key: (json.dumps, lambda *_: "")
+        key: (json.dumps, lambda *_: ())
         for key in ("title", "description", "default", "examples", "deprecated", "$comment")
     },
 }

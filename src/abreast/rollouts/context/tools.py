@@ -108,11 +108,12 @@ class Tools:
             why = f"the arguments are {short(arguments)}: they must be a JSON object."
         else:
             why = fault_of(given, {**tool.arguments, "additionalProperties": False}, "arguments")
-        schemas = {} if tool is None or why else tool.parameters
-        texts = {key: _text_of(given[key], schema) for key, schema in schemas.items()}
-        action = None if tool is None or why else _PARAMETER.sub(lambda found: texts[found[1]], tool.action)
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        return {"name": str(name or ""), "arguments": text, "action": action, "why": why}
+        if tool is None or why:
+            return {"name": str(name or ""), "arguments": text, "action": None, "why": why}
+        texts = {key: _text_of(given[key], schema) for key, schema in tool.parameters.items()}
+        action = _PARAMETER.sub(lambda found: texts[found[1]], tool.action)
+        return {"name": tool.name, "arguments": text, "action": action, "why": ""}
 
     def written(self, action: str) -> str:
         """An action as the call that takes it; the action itself, if no tool does."""
@@ -152,31 +153,6 @@ def call_messages(content: str, calls: Sequence[Mapping[str, Any]], turn: int) -
         for place, each in enumerate(calls)
     ]
     return {"role": "assistant", "content": content, "tool_calls": listed}
-
-
-def outcomes(calls: Sequence[Call], dropped: Sequence[str], executed: int, steps: Sequence[str]) -> list[Call]:
-    """Return the record of each call of a turn.
-
-    Args:
-        calls: the calls of the answer.
-        dropped: beginnings of the actions that the environment did not know.
-        executed: number of actions that were executed.
-        steps: texts that were shown after each executed action but the last; empty if they were not kept.
-
-    Returns:
-        A dict for each call, with name and arguments; with `why` if it was not executed, and with the `result` of each
-        executed call but the last, which has led to the next state of the history.
-    """
-    unknown, told = list(dropped), list[Call]()
-    came = [*({"result": text} for text in steps), *({} for _ in range(executed - len(steps)))]
-    for call in calls:
-        why = call["why"]
-        if not why and unknown and call["action"].startswith(unknown[0]):
-            why = f"{short(unknown.pop(0))} is no action of this environment."
-        elif not why and not came:
-            why = "the episode had ended before."
-        told.append({"name": call["name"], "arguments": call["arguments"], **({"why": why} if why else came.pop(0))})
-    return told
 
 
 def _calls_in(text: str, is_call: bool) -> list[tuple[Any, Any]]:

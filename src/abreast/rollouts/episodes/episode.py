@@ -173,9 +173,8 @@ class Episode:
         known, dropped = self._known(actions)
         info: dict[str, Any] = {}
         refused: list[Any] = []
-        steps: list[str] = []
+        total, done, count, steps = 0.0, False, 0, list[str]()
         observation: Any = None
-        total, done, count = 0.0, False, 0
         try:
             for action in known[:budget]:
                 if count and self._shows_each:
