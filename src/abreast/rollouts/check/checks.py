@@ -42,6 +42,7 @@ from abreast.rollouts.check.trial import (
     begin,
     digests_of,
     find_trial,
+    raised,
     told,
     trace_of,
 )
