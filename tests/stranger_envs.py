@@ -226,3 +226,20 @@ class DrawsFromShared(Walk):
         self.luck[2:] = [random.gauss(0, 1), np.random.normal()]  # noqa: NPY002 (one of a pair)
         _, *others = super().step(action)
         return str(self.luck), *others
+
+
+class RefusesOtherNumbers(Walk):
+    """The manager passes on 0 and 1 alone."""
+
+    def step(self, action):
+        if action not in (0, 1):
+            raise ValueError(f"{action} is no action")
+        return super().step(action)
+
+
+class ByHand(gymnasium.Wrapper):
+    """A wrapper that does not record its arguments, as Gymnasium's own check asks."""
+
+
+def wrapped_by_hand():
+    return ByHand(gymnasium.make("FrozenLake-v1", render_mode="ansi"))

@@ -1,5 +1,6 @@
 """Environments that break the contract of rollouts, each in one way; and one that keeps it."""
 
+import os
 import random
 
 import gymnasium
@@ -199,6 +200,34 @@ class ShowsNothing(Fit):
 class TellsItsClass(FitText):
     def told(self, valid):
         return {**super().told(valid), "class": type(self)}
+
+
+class HangsAtZeroByte(FitText):
+    """As a native step that does not return: nothing interrupts it."""
+
+    def step(self, action):
+        while action == "\x00":
+            pass
+        return super().step(action)
+
+
+class DiesAtZeroByte(FitText):
+    def step(self, action):
+        if action == "\x00":
+            os._exit(7)
+        return super().step(action)
+
+
+class HangsAtTheThirdStep(FitText):
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.steps += 1
+        while self.steps > 2:
+            pass
+        return super().step(action)
 
 
 class ShowsADict(Fit):

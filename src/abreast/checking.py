@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -77,9 +77,14 @@ class Check(NamedTuple, Generic[T]):
     """True if the checks that need this one are skipped after a remark too."""
 
 
-def judge(checks: Sequence[Check[T]], trial: T, told: Callable[[BaseException], str]) -> Iterator[Verdict]:
-    """Run the checks one after the other; `told` puts into words what was raised and is no `Fault`."""
-    failed: set[str] = set()
+def judge(
+    checks: Sequence[Check[T]], trial: T, told: Callable[[BaseException], str], before: Collection[str] = ()
+) -> Iterator[Verdict]:
+    """Run the checks one after the other; `told` puts into words what was raised and is no `Fault`.
+
+    `before`: checks that have failed already.
+    """
+    failed = set(before)
     for check in checks:
         cause = next((name for name in check.needs if name in failed), None)
         if cause is not None:

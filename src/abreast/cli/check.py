@@ -10,6 +10,8 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
+from rich.status import Status
 from rich.table import Table
 
 from abreast.checking import each_warning_once
@@ -49,10 +51,15 @@ def check(
     look_here()
     wrong, settings = 0, overrides or []
     of_tags = [each for each in settings if each.startswith(("env.", "custom_envs."))]
-    with waiting(f"Checking {target}"), each_warning_once():
+    with waiting(f"Checking {target}") as status, each_warning_once():
+
+        def doing(what: str) -> None:
+            if isinstance(status, Status):
+                status.update(f"Checking {target}, {escape(what)}")
+
         found = target if config or of_tags else _of_target(target) if is_target(target) else _of_name(target)
         if isinstance(found, str):
-            found = check_environment(found, configure([found], config, of_tags).custom_envs)
+            found = check_environment(found, configure([found], config, of_tags).custom_envs, doing)
         if isinstance(found, Iterator) and len(of_tags) < len(settings):
             raise ConfigError(
                 f"{next(each for each in settings if each not in of_tags)} has no effect on the check of {target}: remove"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import unfit_envs
+from abreast.checking import judge
 from abreast.errors import RolloutError
-from abreast.rollouts.check import check_environment, checks
+from abreast.rollouts.check import check_environment, checks, trial
 from abreast.rollouts.check.trial import find_trial
 from abreast.rollouts.registry import KINDS, find_kind
 
@@ -129,7 +130,7 @@ def test_all_that_is_made_is_closed(at_home, monkeypatch):
     monkeypatch.setattr(unfit_envs.Fit, "close", lambda self: open_now.remove(self))  # noqa: PLW0108
     original = unfit_envs.Fit.reset
     monkeypatch.setattr(unfit_envs.Fit, "reset", lambda self, **more: open_now.add(self) or original(self, **more))
-    list(check_environment("unfit_envs:Fit"))
+    list(judge(checks.CHECKS, find_trial("unfit_envs:Fit"), str))
     assert not open_now
 
 
@@ -249,3 +250,27 @@ def test_a_reward_that_is_not_finite_is_told_by_all_checks_that_play(at_home):
     faults = {verdict.check: verdict.remark for verdict in verdicts if verdict.outcome == "wrong"}
     assert faults.keys() == {"texts", "replay"}
     assert "its reward is nan" in faults["texts"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("HangsAtZeroByte", "the action '\\x00' has not returned after 0.5 seconds"),
+        ("DiesAtZeroByte", "the action '\\x00' ended the process (exit code 7)"),
+        ("HangsAtTheThirdStep", "number 3 of an episode, has not returned after 0.5 seconds"),
+    ],
+)
+def test_a_call_that_does_not_return_is_ended_and_named_and_the_other_checks_go_on(name, says, at_home, monkeypatch):
+    monkeypatch.setattr(trial, "LIMIT_S", 0.5)
+    monkeypatch.setattr(checks, "LIMIT_S", 0.5)
+    done = []
+    verdicts = list(check_environment(f"unfit_envs:{name}", done.append))
+    wrong = [verdict for verdict in verdicts if verdict.outcome == "wrong"]
+    assert len(wrong) == 1 and says in wrong[0].remark, verdicts
+    assert len(verdicts) == len(checks.CHECKS) and "start: making it" in done
+
+
+def test_what_cannot_reach_an_environment_or_makes_no_rollout_wrong_is_no_fault(at_home):
+    for name in ("RefusesOtherNumbers", "wrapped_by_hand"):
+        verdicts = list(check_environment(f"stranger_envs:{name}"))
+        assert {verdict.outcome for verdict in verdicts} <= {"ok", "note", "skipped"}, verdicts

@@ -7,11 +7,13 @@ A check is skipped if it would only find the consequence of a fault that was fou
 global random state does not depend on its seed alone either, but the user is told of the first fault only.
 """
 
+import multiprocessing
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import zip_longest
+from multiprocessing.connection import Connection
 from typing import Any
 
 import gymnasium
@@ -20,6 +22,7 @@ from gymnasium.spaces import Text
 from gymnasium.utils.env_checker import check_env
 
 from abreast.checking import (
+    TIMEOUT_S,
     Check,
     Fault,
     Note,
@@ -35,6 +38,7 @@ from abreast.errors import StateError, short
 from abreast.rollouts.adapters import FourTuple, TextAdapter
 from abreast.rollouts.adapters.actions import refusal
 from abreast.rollouts.check.trial import (
+    LIMIT_S,
     SEED,
     STEPS,
     Shown,
@@ -57,9 +61,57 @@ Run = Callable[[Trial], str | None]
 REPAIR = "draw from self.np_random instead."
 
 
-def check_environment(target: str, custom: Mapping[str, Any] | None = None) -> Iterator[Verdict]:
-    """Check an environment, named as in `abreast rollout`; `custom` are tags of the user."""
-    return judge(CHECKS, find_trial(target, custom), told)
+def check_environment(
+    target: str, custom: Mapping[str, Any] | None = None, doing: Callable[[str], object] = lambda what: None
+) -> Iterator[Verdict]:
+    """Check an environment in a process of its own, which is killed if a call does not return.
+
+    Args:
+        target: the environment, named as in `abreast rollout`.
+        custom: tags of the user.
+        doing: called with what is done meanwhile.
+    """
+    return _watch(find_trial(target, custom), doing)
+
+
+def _watch(trial: Trial, doing: Callable[[str], object]) -> Iterator[Verdict]:
+    fork, checks, failed = multiprocessing.get_context("fork"), list(CHECKS), list[str]()
+    while checks:
+        mine, theirs = fork.Pipe(duplex=False)
+        child = fork.Process(target=_send_verdicts, args=(checks, trial, failed, theirs))
+        child.start()
+        theirs.close()
+        what, steps, limit_s = "it", None, LIMIT_S
+        try:
+            while checks:
+                if not mine.poll(limit_s):
+                    raise Fault(f"{what} has not returned after {limit_s:g} seconds: return, or raise, in less.")
+                said = mine.recv()
+                if isinstance(said, Verdict):
+                    failed += [said.check] * (
+                        said.outcome == "wrong" or (checks[0].note_stops and said.outcome == "note")
+                    )
+                    del checks[0]
+                    yield said
+                else:
+                    what, steps, limit_s = said
+                    doing(f"{checks[0].name}: {what.rstrip(',')}")
+        except (Fault, EOFError) as error:
+            child.kill()
+            child.join()
+            trial.steps = trial.steps if steps is None else steps
+            failed.append(checks[0].name)
+            ended = f"{what} ended the process (exit code {child.exitcode}): raise an exception instead."
+            yield Verdict(checks.pop(0).name, "wrong", str(error) or ended)
+        finally:
+            child.kill()
+            child.join()
+
+
+def _send_verdicts(checks: Sequence[Check[Trial]], trial: Trial, failed: Sequence[str], pipe: Connection) -> None:
+    trial.doing = pipe.send
+    for verdict in judge(checks, trial, told, failed):
+        pipe.send(verdict)
 
 
 def _if_replayable(check: Run) -> Run:
@@ -246,6 +298,7 @@ def _accepts_junk(trial: Trial) -> None:
     for junk in JUNK_TEXTS:
         episode = Episode(trial.make, trial.config)
         turn = episode.start(SEED)
+        trial.doing((f"the action {short(junk)}", None, LIMIT_S))
         if turn.failure is None:
             turn = episode.take([junk], 1)
         if turn.failure is not None:
@@ -288,7 +341,9 @@ def _replays(trial: Trial) -> None:
 
 @_if_replayable
 def _is_the_same_in_another_process(trial: Trial) -> None:
-    plays_alike_elsewhere(digests_of, trial.target, trial.custom, trial.actions())
+    actions = trial.actions()
+    trial.doing(("an episode in another process", None, 2 * TIMEOUT_S))
+    plays_alike_elsewhere(digests_of, trial.target, trial.custom, actions)
 
 
 START, PLAY, GLOBAL, SEEDED = "start", "episode", "global random state", "seed"

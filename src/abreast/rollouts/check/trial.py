@@ -14,12 +14,14 @@ from abreast.checking import Fault, Trace
 from abreast.errors import AbreastError, short, words
 from abreast.rollouts.adapters import FourTuple, TextAdapter
 from abreast.rollouts.drivers.policies.local import listed_action
-from abreast.rollouts.episodes.episode import Episode, TurnResult
+from abreast.rollouts.episodes.episode import BUILD_S, Episode, TurnResult
 from abreast.rollouts.registry import find_tag
 
 SEED = 1
 STEPS = 12
 """Actions of an episode that is played for a check."""
+LIMIT_S = 60.0
+"""Seconds that a call of the environment may take, but for making it."""
 
 
 @dataclass(eq=False)
@@ -53,8 +55,12 @@ class Trial:
     steps: int = STEPS
     """Actions of an episode; fewer after one of them has raised, so that the other checks have something to look at."""
 
+    doing: Callable[[tuple[str, int | None, float]], object] = lambda what: None
+    """Called before the environment is: with the call in words, the actions before it, and the seconds it may take."""
+
     def make(self, config: Any = None) -> Any:
         """A new instance; `config` is ignored, there is only one."""
+        self.doing(("making it", None, BUILD_S))
         env = self.factory(self.config)
         if not callable(getattr(env, "reset", None)) or not callable(getattr(env, "step", None)):
             raise Fault(f"making it returned {short(env)}, which has no reset and step: return a gymnasium.Env.")
@@ -77,12 +83,14 @@ class Trial:
         space = copy.deepcopy(getattr(env, "action_space", None))  # instances may share it
         if space is not None:
             space.seed(0)
+        self.doing(("reset", None, LIMIT_S))
         observation, info = begin(env, seed)
         yield Shown("reset", copy.deepcopy(observation), _shown(env), info=info)
         for number in range(self.steps):
             action = None
             try:
                 action = self._choose(env, space, observation, info, rng)
+                self.doing((f"the action {short(action)}, number {number + 1} of an episode,", number, LIMIT_S))
                 observation, reward, terminated, truncated, info = step(env, action)
             except (Exception, SystemExit) as error:
                 self.steps = number
@@ -110,6 +118,7 @@ class Trial:
         episode = Episode(self.make, self.config)
         texts = [lookup[action] if lookup else action for action in actions]
         for number, text in enumerate([None, *texts]):
+            self.doing((f"the turn {number} of an episode, with {short(text)},", None, LIMIT_S))
             turn = episode.start(SEED) if number == 0 else episode.take([text], 1)
             if turn.failure is not None:
                 raise Fault(f"it raised {turn.failure}.")
