@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 
 import gymnasium
 import numpy as np
@@ -214,7 +215,7 @@ class HangsAtZeroByte(FitText):
 class DiesAtZeroByte(FitText):
     def step(self, action):
         if action == "\x00":
-            os._exit(7)
+            os.kill(os.getpid(), signal.SIGKILL)
         return super().step(action)
 
 

@@ -256,7 +256,7 @@ def test_a_reward_that_is_not_finite_is_told_by_all_checks_that_play(at_home):
     ("name", "says"),
     [
         ("HangsAtZeroByte", "the action '\\x00' has not returned after 0.5 seconds"),
-        ("DiesAtZeroByte", "the action '\\x00' ended the process (exit code 7)"),
+        ("DiesAtZeroByte", "the action '\\x00' ended the process (exit code -9)"),
         ("HangsAtTheThirdStep", "number 3 of an episode, has not returned after 0.5 seconds"),
     ],
 )
@@ -264,7 +264,7 @@ def test_a_call_that_does_not_return_is_ended_and_named_and_the_other_checks_go_
     monkeypatch.setattr(trial, "LIMIT_S", 0.5)
     monkeypatch.setattr(checks, "LIMIT_S", 0.5)
     done = []
-    verdicts = list(check_environment(f"unfit_envs:{name}", done.append))
+    verdicts = list(check_environment(f"unfit_envs:{name}", doing=done.append))
     wrong = [verdict for verdict in verdicts if verdict.outcome == "wrong"]
     assert len(wrong) == 1 and says in wrong[0].remark, verdicts
     assert len(verdicts) == len(checks.CHECKS) and "start: making it" in done
