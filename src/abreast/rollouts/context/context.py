@@ -136,8 +136,7 @@ class Context:
         raw, response = entry.get("llm_raw_response") or "", entry.get("llm_response") or ""
         text = raw or response if self.config.answers == "raw" else response or raw
         if not text and entry.get("actions"):
-            form = self._parser.form if self.tools is None else self._as_calls
-            text = form("", list(entry["actions"]))
+            text = (self.tools or self._parser).form("", list(entry["actions"]))
         most = self.config.max_response_chars
         shown, token = self._clean.cut(self._parser.opened(text)[:most])
         return shown, "" if token is None and len(text) > most else token
@@ -191,10 +190,6 @@ class Context:
         }
 
     # ---- inside
-
-    def _as_calls(self, think: str, actions: Sequence[str]) -> str:
-        assert self.tools is not None
-        return think + "".join(map(self.tools.written, actions))
 
     def _fixed_parts(self) -> dict[str, str]:
         """The parts of texts that are the same in all turns of all episodes."""

@@ -93,7 +93,7 @@ class Tools:
         for call in valid[self._max_actions :]:
             call["why"] = f"an answer may have at most this many valid calls: {self._max_actions}."
         kept = [str(call["action"]) for call in valid[: self._max_actions]]
-        response = thought + "".join(map(self.written, kept)) if kept else answer
+        response = self.form(thought, kept) if kept else answer
         return Parsed(kept, thought, response, bool(kept) and len(valid) == len(calls)), calls
 
     def _call(self, name: Any, arguments: Any) -> Call:
@@ -114,6 +114,10 @@ class Tools:
         texts = {key: _text_of(given[key], schema) for key, schema in tool.parameters.items()}
         action = _PARAMETER.sub(lambda found: texts[found[1]], tool.action)
         return {"name": tool.name, "arguments": text, "action": action, "why": ""}
+
+    def form(self, think: str, actions: Sequence[str]) -> str:
+        """An answer in its normal form."""
+        return think + "".join(map(self.written, actions))
 
     def written(self, action: str) -> str:
         """An action as the call that takes it; the action itself, if no tool does."""
