@@ -42,29 +42,25 @@ def _server_option(key: str, *names: str) -> Any:
     return typer.Option(*names, help=_meaning(ServerConfig, key), rich_help_panel="With --policy openai")
 
 
-Name = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="TAG_OR_ENV",
-        help="A tag (one that ships, or of custom_envs in FILE) or an environment type (`abreast envs` lists them, and"
-        " MODULE:ENV and FILE.py:ENV are types), or an id of Gymnasium, say CartPole-v1.",
-    ),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[TAG_OR_ENV | SECTION.KEY=VALUE]...",
-        help="Further tags, and settings, e.g. es_manager.max_workers=4. Those of the environment are in the section env,"
-        " e.g. env.num_boxes=2; `abreast envs TAG_OR_ENV` lists them. What else a server is sent is in the section"
-        " sampling, e.g. sampling.temperature=0.7.",
-    ),
-]
-
-
 @app.command(rich_help_panel=ROLLOUTS)
 def rollout(
-    name: Name = None,
-    overrides: Overrides = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TAG_OR_ENV",
+            help="A tag (one that ships, or of custom_envs in FILE) or an environment type (`abreast envs` lists them, and"
+            " MODULE:ENV and FILE.py:ENV are types), or an id of Gymnasium, say CartPole-v1.",
+        ),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TAG_OR_ENV | SECTION.KEY=VALUE]...",
+            help="Further tags, and settings, e.g. es_manager.max_workers=4. Those of the environment are in the section"
+            " env, e.g. env.num_boxes=2; `abreast envs TAG_OR_ENV` lists them. What else a server is sent is in the section"
+            " sampling, e.g. sampling.temperature=0.7.",
+        ),
+    ] = None,
     policy: Annotated[
         str | None,
         typer.Option(
