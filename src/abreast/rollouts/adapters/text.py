@@ -60,7 +60,6 @@ class TextAdapter(Adapter):
         """Begin an episode."""
         observation, info = two_values(self._env.reset(seed=seed))
         self._observation, self._total = copy.deepcopy(observation), 0.0  # it could change what it has returned
-        info = dict(info)  # its own may be kept
         self._list_actions(info)
         return observation, info
 
