@@ -115,7 +115,9 @@ def dump(value: Any) -> str:
     return json.dumps(value, default=_plain)
 
 
-def observed(episode: SingleEpisode, step: Step | None, penalty: float, metadata: dict[str, Any], chat: bool) -> Any:
+def observed(
+    episode: SingleEpisode, step: Step | None, penalty: float, metadata: dict[str, Any], chat: bool
+) -> dict[str, Any]:
     """What a reset (without a step) or a turn has shown. A penalty is told beside the reward, not within it."""
     names = (episode.tag.config.action_lookup or {}).values()
     told = {
