@@ -218,9 +218,8 @@ def find_tag(
     settings = tag_settings(name, custom, preset)
     preset = settings.preset_under(preset)
     kind = find_kind(settings.env_type)
-    cost, budget = settings.invalid_turn_cost, settings.max_actions_per_traj
-    if cost is None:
-        cost = 0 if preset == "ragen" else 1
+    usual, budget = 0 if preset == "ragen" else 1, settings.max_actions_per_traj
+    cost = usual if settings.invalid_turn_cost is None else settings.invalid_turn_cost
     faults = list[str]()
     try:
         config = kind.config.parse(_with_defaults(kind, settings, mode, preset))
