@@ -10,7 +10,6 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from abreast.errors import ConfigError, RolloutError, nearest, short
@@ -318,9 +317,7 @@ class EnvStateManager:
     def __enter__(self) -> "EnvStateManager":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # ---- inside

@@ -8,7 +8,6 @@ with manager.episode("SimpleSokoban", seed=7) as episode:          async with ma
 import asyncio
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from abreast.errors import BeginError, RolloutError
@@ -237,19 +236,12 @@ class NewEpisode:
             f"the episode has not begun, so it has no {name}: use `with manager.episode(...) as episode:`, or `begin()`."
         )
 
-    def __enter__(self) -> SyncEpisode:
-        return self.begin()
+    __enter__ = begin
+    __aenter__ = begin_async
 
-    async def __aenter__(self) -> AsyncEpisode:
-        return await self.begin_async()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._episode is not None:
             self._episode.close()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.__exit__(kind, error, trace)
+    async def __aexit__(self, *error: object) -> None:
+        self.__exit__(*error)
