@@ -60,9 +60,8 @@ def metrics_of(episode: Slot) -> dict[str, float]:
             figures[f"{name}/{key}"] = total / len(turns)
         else:
             figures[f"{name}/traj_sum/{key}"] = total
-    for figure, value in episode.tally.figures(episode.cache["penalty"]).items():
-        figures[f"{name}/{figure}"] = value
-    return figures
+    own = episode.tally.figures(episode.cache["penalty"])
+    return figures | {f"{name}/{figure}": value for figure, value in own.items()}
 
 
 def states_of(episodes: Iterable[Slot]) -> dict[str, Any]:
@@ -93,10 +92,9 @@ def summary_of(episodes: Sequence[Slot]) -> dict[str, float]:
     given, invalid = sum(tally.given for tally in tallies), sum(tally.invalid for tally in tallies)
     if is_silent := any(tally.is_silent for tally in tallies) and not any(tally.success for tally in tallies):
         _warn_once(SILENT.format(tag=tag))
-    prefix = f"{tag}/"
     metrics = [metrics_of(episode) for episode in over]
     keys = dict.fromkeys(key for each in metrics for key in each)
-    means = {key.removeprefix(prefix): fmean(each[key] for each in metrics if key in each) for key in keys}
+    means = {key.removeprefix(f"{tag}/"): fmean(each[key] for each in metrics if key in each) for key in keys}
     begun = sum(bool(episode.history) for episode in episodes)
     return {
         **dict.fromkeys(FIGURES, nan),
