@@ -306,18 +306,13 @@ class Turns:
 
     def hand_out(self, slots: Sequence[Slot]) -> list[Cache]:
         """The caches of those whose episodes go on; these may be given the next input."""
-        caches = []
         with self.guard:
             if any(slot.phase is not TAKEN for slot in slots):
                 raise Refused(ABANDONED)
             for slot in slots:
                 del self.pending[slot.env_id]
-                if slot.terminated:
-                    slot.phase = OVER
-                else:
-                    slot.phase = READY
-                    caches.append(slot.cache)
-        return caches
+                slot.phase = OVER if slot.terminated else READY
+            return [slot.cache for slot in slots if not slot.terminated]
 
     def abandon(self, slots: Iterable[Slot]) -> None:
         """Forget pending turns of these; answers to them are dropped. Episodes that have a state are READY afterwards."""
