@@ -108,7 +108,6 @@ class Episode:
         self._making_s = 0.0
         self._seed = 0
         self._state: State = ""
-        self._must_be: Digest | None = None
         _processes.add(os.getpid())
         os._exit = _exit
 
@@ -120,7 +119,7 @@ class Episode:
 
     def start(self, seed: int) -> TurnResult:
         """Begin an episode. The environment is made if there is none, else only reset, or made anew if that raises."""
-        self._seed, self.executed, self._must_be, self.known_digest = seed, [], None, None
+        self._seed, self.executed, self.known_digest = seed, [], None
         self._state = ""
         clock, was_used = Clock(), self._env is not None
         self._making_s = 0.0
@@ -148,8 +147,7 @@ class Episode:
 
         `must_be` is a digest from the first time: if the replay does not lead to it, this fails.
         """
-        self._seed, self.executed = seed, list(executed)
-        self._must_be = self.known_digest = must_be
+        self._seed, self.executed, self.known_digest = seed, list(executed), must_be
         try:
             if not getattr(self._make, "replayable", True):
                 raise RolloutError(NOT_REPLAYABLE)
@@ -288,9 +286,9 @@ class Episode:
                 self.beat(0.0)  # a long replay is not silence
                 for action in self.executed[turns - 1] if turns else ():
                     observation, *_, info = self._env.step(action)
-                if self._must_be is not None and self._must_be[0] == turns:
+                if self.known_digest is not None and self.known_digest[0] == turns:
                     self._state = _seen(self._env, observation)
-                    if (turns, self._fingerprint()) != self._must_be:
+                    if (turns, self._fingerprint()) != self.known_digest:
                         raise RolloutError(DIFFERS)
             self._state = _seen(self._env, observation)
         return _own(dict(info))
