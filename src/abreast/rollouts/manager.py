@@ -328,11 +328,9 @@ class EnvStateManager:
 
     def _make_slots(self) -> list[Slot]:
         settings = getattr(self.config.es_manager, self.mode)
-        slots: list[Slot] = []
-        for name, groups in zip(settings.env_configs.tags, settings.env_configs.n_groups, strict=True):
-            for _ in range(groups * settings.group_size):
-                slots.append(Slot(len(slots), len(slots) // settings.group_size, self.tags[name]))
-        return slots
+        counts = zip(settings.env_configs.tags, settings.env_configs.n_groups, strict=True)
+        names = [name for name, groups in counts for _ in range(groups * settings.group_size)]
+        return [Slot(number, number // settings.group_size, self.tags[name]) for number, name in enumerate(names)]
 
     def _check_open(self) -> None:
         if self._is_closed:
