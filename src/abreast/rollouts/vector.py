@@ -163,8 +163,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
                 f"options are {short(options)}: only reset_mask is known, an array of {self.num_envs} booleans, some of them"
                 " True; the first reset must begin all of them. Settings of an environment go into its env_config."
             )
-        chosen: list[int] = np.flatnonzero(mask).tolist()
-        return chosen
+        return [env_id for env_id, is_chosen in enumerate(mask) if is_chosen]
 
     def _new_seeds(self, seed: int | Sequence[int | None] | None, chosen: Sequence[int]) -> list[int]:
         """The seeds of all environments, new ones for those that begin."""
@@ -217,8 +216,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         if report is None:
             return self._seen[env_id], 0.0, False, True, {"error": str(slot.error).rstrip(".")}
         observation, reward, terminated, truncated, info = read_report(report)
-        is_cut = slot.terminated and not terminated
-        return observation, reward, terminated, truncated or is_cut, info
+        return observation, reward, terminated, truncated or (slot.terminated and not terminated), info
 
     def _observations(self) -> Any:
         self._batch = concatenate(self.single_observation_space, self._seen, self._batch)
@@ -262,5 +260,7 @@ class _ReportingManager(EnvStateManager):
     """A manager whose environments say what they have returned."""
 
     def _adapt(self, tags: Mapping[str, Tag]) -> Mapping[str, Tag]:
-        reporting = {name: replace(tag.kind, env=Adapted(tag.kind.env, reports=True)) for name, tag in tags.items()}
-        return {name: tag._replace(kind=reporting[name]) for name, tag in tags.items()}
+        return {
+            name: tag._replace(kind=replace(tag.kind, env=Adapted(tag.kind.env, reports=True)))
+            for name, tag in tags.items()
+        }

@@ -113,8 +113,8 @@ class Places:
         workers = self._living[: best_count(costs, len(self._living), self._rules, use == "auto")]
         if not workers:
             return {}
-        loads = [1.0 if cost is None else cost.slot_s for cost in costs]
-        return deal_out({slot.env_id: load for slot, load in zip(slots, loads, strict=True)}, workers)
+        each = zip(slots, costs, strict=True)
+        return deal_out({slot.env_id: 1.0 if cost is None else cost.slot_s for slot, cost in each}, workers)
 
     def _beside_others(self, slots: Collection[Slot]) -> dict[int, int]:
         """The process that each of these lives in, else that with the fewest environments; none if all are lost."""
@@ -281,8 +281,7 @@ class Places:
         if number >= self._processes:
             return ChildSpec(f"rollout thread {number - self._processes}", RolloutWork)
         needs_main = any(comes_from_main(tag.kind.env, tag.config) for tag in self._tags.values())
-        memory_mb = self._config.worker_memory_mb
-        return ChildSpec(f"rollout worker {number}", rollout_process, (memory_mb,), needs_main)
+        return ChildSpec(f"rollout worker {number}", rollout_process, (self._config.worker_memory_mb,), needs_main)
 
 
 class _Backends:
