@@ -184,8 +184,12 @@ def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> list[di
     made = _tokens(Context(tag), {key: line[key] for key in ("history", "penalty", "info")}, tokenizer, per_turn)
     if tokenizer is not None or made:
         for row, ids in zip(rows, made or [NONE] * len(rows), strict=True):
-            row |= {"input_ids": ids.input_ids, "loss_mask": ids.loss_mask, "token_rewards": ids.rewards}
-            row["logprobs"] = ids.logprobs
+            row |= {
+                "input_ids": ids.input_ids,
+                "loss_mask": ids.loss_mask,
+                "token_rewards": ids.rewards,
+                "logprobs": ids.logprobs,
+            }
     return [{**about, **row} for row in rows]
 
 
@@ -245,8 +249,12 @@ def _schema(pyarrow: Any, per_turn: bool, with_tokens: bool) -> Any:
     of = pyarrow.list_
     turn = [("turn", number), ("answer", text), ("turn_reward", real), ("finish_reason", text)]
     episode = [("answers", of(text)), ("rewards", of(real)), ("finish_reasons", of(text))]
-    tokens = [("input_ids", of(number)), ("loss_mask", of(pyarrow.int8())), ("token_rewards", of(real))]
-    tokens += [("logprobs", of(real))]
+    tokens = [
+        ("input_ids", of(number)),
+        ("loss_mask", of(pyarrow.int8())),
+        ("token_rewards", of(real)),
+        ("logprobs", of(real)),
+    ]
     return pyarrow.schema(
         [
             ("episode", number),
