@@ -1236,10 +1236,11 @@ def test_every_setting_of_an_environment_says_what_it_means(name):
 
 
 def test_check_says_what_is_wrong_and_what_to_do(capsys):
-    Path("my_own_envs.py").write_text("from unfit_envs import Fit\nmake = lambda config: Fit(config)\n")
+    Path("my_own_envs.py").write_text("from unfit_envs import RaisesOnJunk\nmake = lambda config: RaisesOnJunk()\n")
     assert run(["check", "my_own_envs:make"]) == 2
     lines = capsys.readouterr().out.splitlines()
-    assert "wrong    pickling: it cannot be pickled" in "\n".join(lines)
+    assert "note     pickling: it cannot be pickled" in "\n".join(lines)
+    assert "wrong    junk actions: the action '' raised KeyError" in "\n".join(lines)
     assert sum(line.startswith("ok  ") for line in lines) >= 5
 
 
