@@ -228,15 +228,6 @@ class DrawsFromShared(Walk):
         return str(self.luck), *others
 
 
-class RefusesOtherNumbers(Walk):
-    """The manager passes on 0 and 1 alone."""
-
-    def step(self, action):
-        if action not in (0, 1):
-            raise ValueError(f"{action} is no action")
-        return super().step(action)
-
-
 class ByHand(gymnasium.Wrapper):
     """A wrapper that does not record its arguments, as Gymnasium's own check asks."""
 

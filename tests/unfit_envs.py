@@ -198,6 +198,14 @@ class ShowsNothing(Fit):
         return None
 
 
+class ShowsNoNumbers(ShowsNothing):
+    """Is adapted."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.observation_space = None
+
+
 class TellsItsClass(FitText):
     def told(self, valid):
         return {**super().told(valid), "class": type(self)}
@@ -348,6 +356,16 @@ class NamedConfig(EnvConfig):
 
 
 KIND = EnvKind("counted", "Counts down.", Fit, NamedConfig, "Count.")
+
+
+class RefusesOtherNumbers(Fit):
+    """Raises at numbers that have no name, which the manager never passes on."""
+
+    def step(self, action):
+        return super().step({0: 0, 1: 1, 2: 2}[action])
+
+
+NAMED = EnvKind("named", "Counts down.", RefusesOtherNumbers, NamedConfig, "Count.")
 
 
 def without_arguments(size=3):

@@ -141,6 +141,13 @@ def test_a_picture_of_the_wrong_kind_ends_the_episode_with_that_reason(shape):
         manager.reset(seed=0)
 
 
+@pytest.mark.parametrize("name", ["ShowsNothing", "ShowsNoNumbers"])
+def test_an_environment_that_shows_none_ends_its_episode_with_that_reason(name):
+    with here(["Blank"], custom={"Blank": {"env_type": f"unfit_envs:{name}"}}) as manager:
+        with pytest.raises(RolloutError, match="it shows None: let render return a text or pictures"):
+            manager.reset(seed=1)
+
+
 @pytest.mark.parametrize(
     ("voluntary", "involuntary", "has_waited"), [(0, 3, False), (1, 3, False), (2, 0, True), (5, 1, True)]
 )
