@@ -170,15 +170,17 @@ def glue(case: Case) -> int:
 
 
 def checked(case: Case, output: Path) -> str:
-    """Return the verdict of `abreast check`: ok, or the checks that are wrong."""
+    """Return the verdict of `abreast check`: the checks that are wrong, or ok and those with a note."""
     command = [sys.executable, "-m", "abreast", "check", case.env_type]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=CHECK_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return f"no verdict in {CHECK_SECONDS} s"
     (output / f"{_file_name(case)}.check.txt").write_text(done.stdout + done.stderr)
-    wrong = re.findall(r"^wrong\s+([^:]+):", done.stdout, re.MULTILINE)
-    return "ok" if done.returncode == 0 else ", ".join(wrong) or f"exit code {done.returncode}"
+    wrong, notes = (re.findall(rf"^{each}\s+([^:]+):", done.stdout, re.MULTILINE) for each in ("wrong", "note"))
+    if done.returncode:
+        return f"wrong: {', '.join(wrong)}" if wrong else f"exit code {done.returncode}"
+    return f"ok; note: {', '.join(notes)}" if notes else "ok"
 
 
 def compared(case: Case, output: Path) -> str:
