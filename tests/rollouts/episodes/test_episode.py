@@ -143,9 +143,9 @@ def test_a_picture_of_the_wrong_kind_ends_the_episode_with_that_reason(shape):
 
 @pytest.mark.parametrize("name", ["ShowsNothing", "ShowsNoNumbers"])
 def test_an_environment_that_shows_none_ends_its_episode_with_that_reason(name):
-    with here(["Blank"], custom={"Blank": {"env_type": f"unfit_envs:{name}"}}) as manager:
-        with pytest.raises(RolloutError, match="it shows None: let render return a text or pictures"):
-            manager.reset(seed=1)
+    custom, says = {"Blank": {"env_type": f"unfit_envs:{name}"}}, "it shows None: let render return a text or pictures"
+    with here(["Blank"], custom=custom) as manager, pytest.raises(RolloutError, match=says):
+        manager.reset(seed=1)
 
 
 @pytest.mark.parametrize(
