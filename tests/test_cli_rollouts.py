@@ -1,6 +1,7 @@
 """`abreast rollout` with language models and other policies, `--resume`, and `abreast trajectories`."""
 
 import asyncio
+import importlib
 import io
 import json
 import os
@@ -464,6 +465,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_takes_the_same_names(name, monkeypatch, capsys):
+    importlib.import_module("stranger_envs")  # registers StrangersWalk-v0 with Gymnasium, as a package would
     Path("own_texts.py").write_text(OWN)
     Path("mine.yaml").write_text("custom_envs: {Mine: {env_type: bandit, env_config: {hi_probability: 1.0}}}")
     monkeypatch.setattr(checks, "CHECKS", checks.CHECKS[:1])
