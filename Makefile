@@ -58,6 +58,7 @@ bench: setup  ## Run every benchmark (minutes); `abreast bench` is the small one
 	@$(BIN)/python benchmarks/learning.py
 	@$(BIN)/python benchmarks/adapters.py
 	@$(BIN)/python benchmarks/environments.py
+	@$(BIN)/python benchmarks/external_environments.py
 	@$(BIN)/python benchmarks/report.py
 
 chaos: setup  ## All promises in full, and stress; then kill, stop, starve, corrupt runs at random: MINUTES=30 SEED=1.

@@ -208,3 +208,29 @@ class TellsOfALock(Walk):
     def step(self, action):
         *rest, info = super().step(action)
         return *rest, info | {"lock": threading.Lock()}
+
+
+class DrawsFromShared(Walk):
+    """Draws from the generators that the whole process shares: when made, in reset and in every step."""
+
+    def __init__(self):
+        super().__init__()
+        self.luck = [random.random(), np.random.normal()]  # noqa: NPY002
+
+    def reset(self, *, seed=None, options=None):
+        _, info = super().reset(seed=seed)
+        self.luck[1:] = [random.randrange(10**6)]
+        return str(self.luck), info
+
+    def step(self, action):
+        self.luck[2:] = [random.gauss(0, 1), np.random.normal()]  # noqa: NPY002 (one of a pair)
+        _, *others = super().step(action)
+        return str(self.luck), *others
+
+
+class ByHand(gymnasium.Wrapper):
+    """A wrapper that does not record its arguments, as Gymnasium's own check asks."""
+
+
+def wrapped_by_hand():
+    return ByHand(gymnasium.make("FrozenLake-v1", render_mode="ansi"))

@@ -11,13 +11,13 @@ from abreast.checking import (
     Check,
     Fault,
     Verdict,
-    changed_states,
     compare_states,
     each_warning_once,
     elsewhere,
     judge,
     new_global_states,
 )
+from abreast.streams import changed_streams
 
 
 class Trial:
@@ -62,7 +62,7 @@ def test_global_random_states_are_compared_and_restored():
     expected = random.random()
     random.seed(1)
     with new_global_states() as before:
-        assert changed_states(before) == []
+        assert changed_streams(before) == []
         random.random()
         np.random.rand()  # noqa: NPY002
         with pytest.raises(

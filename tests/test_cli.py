@@ -215,10 +215,27 @@ MISTAKES = [
      "unknown key es_manager.max_worker: did you mean 'es_manager.max_workers'?"),
     ("wrong setting of the manager", ["rollout", "Bandit", "es_manager.max_workers=0"], "es_manager.max_workers is 0"),
     ("no override of a rollout", ["rollout", "Bandit", "env=3"], "'env=3' is not of the form section.key=value"),
-    ("a number for a tag", ["rollout", "Bandit", "custom_envs.Bandit=3"], "the configuration is 3, expected a mapping"),
+    ("a number for a tag", ["rollout", "Bandit", "custom_envs.Bandit=3"], "custom_envs.Bandit is 3, expected a mapping"),
     ("a number for the settings", ["rollout", "Bandit", "custom_envs.Bandit.env_config=3"], "env_config is 3"),
     ("groups by hand", ["rollout", "Bandit", "es_manager.train.group_size=4"],
-     "es_manager.train follows from TAG_OR_ENV, --episodes and --group-size: leave it out."),
+     "es_manager.train.group_size=4 has no effect: the tags and the options of this command decide it. Remove it."),
+    ("seeds to validate with", ["rollout", "Bandit", "seed.val=4"], "seed.val=4 has no effect"),
+    ("settings of a tag that is not played",
+     ["rollout", "Bandit", "custom_envs.X.env_type=bandit", "custom_envs.X.max_turns=1"],
+     "custom_envs.X is set, but the tag X is not played, only Bandit: add X to the tags, or remove its settings."),
+    ("a tag without a type", ["rollout", "X", "custom_envs.X.max_turns=1"], "there is no tag or environment type 'X'"),
+    ("a new tag with a wrong setting", ["rollout", "X", "custom_envs.X.env_type=bandit", "custom_envs.X.max_turns=0"],
+     "custom_envs.X.max_turns is 0: expected greater than or equal to 1."),
+    ("a server for another policy", ["rollout", "Bandit", "--base-url", "http://localhost:1/v1"],
+     "--base-url has no effect with the policy random: use --policy openai, or remove it."),
+    ("sampling for another policy", ["rollout", "Bandit", "--policy", "solver", "sampling.seed=1"],
+     "sampling.seed=1 has no effect with the policy solver"),
+    ("setting of a tag without a section", ["rollout", "Bandit", "max_turns=1"],
+     "use --max-actions, --max-turns, --instruction or 'custom_envs.Bandit.max_turns=1'."),
+    ("no turns", ["rollout", "Bandit", "--max-turns", "0"], "custom_envs.Bandit.max_turns is 0"),
+    ("check with a setting that it has not", ["check", "bandit", "es_manager.max_workers=2"],
+     "es_manager.max_workers=2 has no effect on the check of bandit: remove it."),
+    ("check with an unknown setting", ["check", "Bandit", "env.low=2"], "env_config of the tag 'Bandit': unknown key low"),
     ("missing file of a rollout", ["rollout", "Bandit", "--config", "none.yaml"], "cannot read the configuration file"),
     ("file of a game", ["rollout", "Bandit", "--config", "number.yaml"], "unknown key experiment"),
     ("tag of an unknown type", ["rollout", "Mine", "--config", "tag.yaml"],
@@ -375,7 +392,7 @@ IN_FILES = {
     "settings for a model": (
         "from unfit_models import Fit\nclass Mine(Fit): pass\n",
         ["check", "FILE", "model.gamma=0.5"],
-        "is no game, so it is not checked with settings: leave out model.gamma=0.5.",
+        "model.gamma=0.5 has no effect on the check of {}.py: remove it.",
     ),
     "a file whose name is misspelt": ("", ["train", "aFILE"], "there is no file a{0}.py: did you mean '{0}.py'?"),
     "a model whose name is misspelt": (
@@ -391,7 +408,7 @@ IN_FILES = {
     "several environments": (
         "class A: reset = step = None\nclass B(A): pass\n",
         ["check", "FILE"],
-        "has several models or environments (A, B): say which part of it to check, as in {}.py:A.",
+        "has A, B with reset and step: name one environment, as in {}.py:A.",
     ),
 }
 
@@ -995,6 +1012,59 @@ def test_episodes_that_cannot_go_on_are_told_of(capsys):
     assert any("divides by zero" in str(each["history"][-2]["info"]) for each in trajectories("run"))
 
 
+@pytest.mark.parametrize(("way", "place"), [("os._exit", "auto"), ("sys.exit", "false")])
+def test_an_environment_that_ends_the_program_ends_its_episode_alone(way, place, capsys):
+    villain = ["rollout", "villain_envs:EndsTheProgram", f"es_manager.use_multiprocessing={place}", f"env.flag={way}"]
+    assert run([*villain, "env.harm_seed=10001", "--episodes", "3", "--output", "run"]) == 1
+    printed = capsys.readouterr()
+    assert "1 of 3 episodes could not go on; the first: SystemExit: " in printed.err and "Stopped" not in printed.out
+    assert sum(line["error"] is None for line in trajectories("run")) == 2
+
+
+@pytest.mark.parametrize("end", ["sys.exit(3)", "os._exit(3)", "raise ValueError('\\x1b[2J')"])
+def test_an_environment_that_ends_the_program_when_it_is_made_gets_a_sentence(end, capsys):
+    name = f"ends_{end[:2]}"
+    Path(f"{name}.py").write_text(
+        f"import os, sys\nclass Env:\n    reset = step = id\n    def __init__(self):\n        {end}\n"
+    )
+    assert run(["rollout", f"{name}:Env", HERE, "--output", "run"]) == 2
+    told = capsys.readouterr().err
+    assert f"{name}:Env cannot be made: it raised " in told and f"{name}.py, line 5" in told and "\x1b" not in told
+    assert not Path("run").exists()
+
+
+def test_what_an_environment_tells_a_terminal_to_do_is_shown_and_not_done(capsys):
+    villain = ["rollout", "villain_envs:SaysEscapes", HERE, "env.harm_seed=10001", "--episodes", "3"]
+    assert run([*villain, "--output", "run", "--verbose"]) == 1
+    for command in (
+        ["trajectories", "run"],
+        ["trajectories", "run", "--show", "1"],
+        ["envs", "villain_envs:SaysEscapes"],
+    ):
+        assert run(command) == 0
+    printed = capsys.readouterr()
+    log = Path("run/log.txt").read_text()
+    assert "\ufffd[8mhidden" in printed.err and "\ufffd[2J0 steps" in printed.out and "\ufffd[8mhidden" in log
+    assert "\x1b" not in printed.err + printed.out + log
+    (line,) = (line for line in trajectories("run") if line["error"])
+    assert "\x1b[8mhidden" in line["error"] and line["history"][0]["state"].startswith("\x1b[2J")
+
+
+def test_a_success_that_the_environment_never_says_is_a_dash_everywhere(capsys):
+    assert run(["rollout", "villain_envs:SaysNoSuccess", HERE, "--episodes", "2", "--output", "run"]) == 0
+    printed = capsys.readouterr()
+    assert re.search(r"success +– *\n", printed.out)
+    assert printed.err.count('No episode of villain_envs:SaysNoSuccess ended with info["success"]') == 1
+    assert [line["success"] for line in trajectories("run")] == [None, None]
+    assert run(["trajectories", "run", "--sort", "-success", "--export", "rows.jsonl"]) == 0
+    assert [json.loads(row)["success"] for row in Path("rows.jsonl").read_text().splitlines()] == [None, None]
+    for wanted in ("--success", "--failed"):
+        assert run(["trajectories", "run", wanted]) == 0
+    assert run(["trajectories", "run"]) == 0
+    told = capsys.readouterr().out
+    assert told.count("0 of 2 episodes\n") == 2 and "2 of 2 episodes, success –, reward" in told
+
+
 def test_one_that_cannot_even_be_made_leaves_nothing_behind(capsys):
     assert run(["rollout", "countdown", HERE, "env.data_path=none.jsonl", "--episodes", "3", "--output", "run"]) == 2
     assert capsys.readouterr().err == "abreast: cannot read the data file none.jsonl: No such file or directory.\n"
@@ -1166,10 +1236,11 @@ def test_every_setting_of_an_environment_says_what_it_means(name):
 
 
 def test_check_says_what_is_wrong_and_what_to_do(capsys):
-    Path("my_own_envs.py").write_text("from unfit_envs import Fit\nmake = lambda config: Fit(config)\n")
+    Path("my_own_envs.py").write_text("from unfit_envs import RaisesOnJunk\nmake = lambda config: RaisesOnJunk()\n")
     assert run(["check", "my_own_envs:make"]) == 2
     lines = capsys.readouterr().out.splitlines()
-    assert "wrong    pickling: it cannot be pickled" in "\n".join(lines)
+    assert "note     pickling: it cannot be pickled" in "\n".join(lines)
+    assert "wrong    junk actions: the action '' raised KeyError" in "\n".join(lines)
     assert sum(line.startswith("ok  ") for line in lines) >= 5
 
 
@@ -1180,7 +1251,7 @@ def test_check_says_what_is_wrong_with_a_model_or_a_file(capsys):
     assert run(["check", "my_model.py"]) == 2
     assert "wrong    actions: Mine.take_action returned 2.5" in capsys.readouterr().out
     assert run(["check", "my_parts.py"]) == 2
-    assert "my_parts.py has several models or environments (One, Two)" in capsys.readouterr().err
+    assert "my_parts.py has One, Two: name what to check, as in my_parts.py:One." in capsys.readouterr().err
     assert run(["check", "my_nothing.py"]) == 2
     assert "my_nothing.py has no game, model or environment" in capsys.readouterr().err
 
@@ -1190,7 +1261,7 @@ def test_check_finds_the_only_environment_of_a_file(base, found, monkeypatch, ca
     name = f"my_{found}_file"
     Path(f"{name}.py").write_text(f"import {base.partition('.')[0]}\nclass Mine({base}): pass\n")
     told = [Verdict("found", "ok", found)]
-    monkeypatch.setattr("abreast.cli.check.check_environment", lambda target: iter(told if found == "rollout" else ()))
+    monkeypatch.setattr("abreast.cli.check.check_environment", lambda *_: iter(told if found == "rollout" else ()))
     monkeypatch.setattr(AdaptedGame, "check", lambda self, settings: iter([told[0]._replace(remark=self.target)]))
     assert run(["check", f"{name}.py"]) == 0
     assert capsys.readouterr().out.startswith(f"ok       found: {found}")
@@ -1199,7 +1270,7 @@ def test_check_finds_the_only_environment_of_a_file(base, found, monkeypatch, ca
 def test_check_knows_every_outcome(monkeypatch, capsys):
     outcomes = get_args(Verdict.__annotations__["outcome"])
     verdicts = [Verdict("one", outcome, "told") for outcome in outcomes]
-    monkeypatch.setattr("abreast.cli.check.check_environment", lambda target: iter(verdicts))
+    monkeypatch.setattr("abreast.cli.check.check_environment", lambda *_: iter(verdicts))
     assert run(["check", "bandit"]) == 2
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*outcomes]
 

@@ -1,6 +1,7 @@
 """`abreast rollout` with language models and other policies, `--resume`, and `abreast trajectories`."""
 
 import asyncio
+import importlib
 import io
 import json
 import os
@@ -18,7 +19,9 @@ import yaml
 
 import varied_env  # noqa: F401 (registers it)
 from abreast.cli import run
+from abreast.rollouts.check import checks
 from abreast.rollouts.drivers import client
+from abreast.rollouts.vector import make_vec
 from guard import running
 from llm_server import Drop, LLMServer, Status, Text
 from varied_env import length, shown
@@ -150,9 +153,14 @@ def test_the_cost_of_a_run_that_goes_on_says_what_it_leaves_out(capsys):
     with LLMServer(lambda request: Text(GO)) as server:
         assert rollout(server, "--episodes", "2", "--price-in", "1") == 0
         assert "cost" in figures(capsys.readouterr().out)
-        assert run(["rollout", "--resume", "run", "--episodes", "3"]) == 0
-    told = capsys.readouterr().out
-    assert "cost (at least)" in told and "tokens of episodes that the stop has lost" in told
+        for more in ([], ["--episodes", "3"]):  # the run was whole each time: nothing was lost
+            assert run(["rollout", "--resume", "run", *more]) == 0
+            told = capsys.readouterr().out
+            assert "cost (at least)" in told and "has lost" not in told and "nan" not in told
+            assert ("latency" in told) == bool(more)
+        Path("run/trajectories.jsonl").write_text(json.dumps(lines()[0]) + "\n")  # as if stopped after one episode
+        assert run(["rollout", "--resume", "run"]) == 0
+    assert "tokens of episodes that the stop has lost" in capsys.readouterr().out
 
 
 def test_escape_sequences_of_a_model_are_not_printed(capsys):
@@ -394,10 +402,105 @@ def test_an_environment_of_gymnasium_is_named_by_its_id(capsys):
     assert run(["rollout", "CartPol-v1"]) == 2 and "did you mean 'CartPole-v1'?" in capsys.readouterr().err
 
 
+OWN = """
+import gymnasium
+
+class Game(gymnasium.Env):
+    render_mode = None
+    observation_space = gymnasium.spaces.Text(99, charset=frozenset(map(chr, range(32, 127))))
+    action_space = gymnasium.spaces.Text(3)
+
+    def __init__(self, game="x", level: int | str = "auto", name: str | None = None, size=None):
+        self.seen = repr((game, level, name, size))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.seen, {}
+
+    def step(self, action):
+        return self.seen, 0.0, False, False, {"success": False, "action_is_valid": True, "action_is_effective": False}
+"""
+
+
+def test_a_tag_is_defined_on_the_command_line_and_texts_stay_texts():
+    Path("own_texts.py").write_text(OWN)
+    values = {"game": "2048", "level": "3", "name": "1.10", "size": "7"}
+    seen = "('2048', 3, '1.10', 7)"
+    of_tag = [f"custom_envs.X.env_config.{key}={value}" for key, value in values.items()]
+    define = ["custom_envs.X.env_type=own_texts:Game", "custom_envs.X.max_actions_per_traj=3", *of_tag]
+    assert run(["rollout", "X", HERE, *define, "--max-turns", "2", "--episodes", "1", "--output", "X"]) == 0
+    own = [f"env.{key}={value}" for key, value in values.items()]
+    assert (
+        run(["rollout", "own_texts.py", HERE, *own, "--max-actions", "1", "--episodes", "1", "--output", "file"]) == 0
+    )
+    by_tag, by_file = lines("X")[0], lines("file")[0]
+    assert [by_tag["tag"], by_file["tag"]] == ["X", "own_texts.py"]
+    assert [by_tag["num_actions"], by_file["num_actions"]] == [2, 1]
+    assert [line["history"][0]["state"] for line in (by_tag, by_file)] == [seen, seen]
+    assert (
+        run(["rollout", "own_texts:Game", "env.name=null", "env.game='1'", HERE, "--episodes", "1", "--output", "null"])
+        == 0
+    )
+    assert lines("null")[0]["history"][0]["state"] == "('1', 'auto', None, None)"
+
+
+def test_a_task_is_told_by_an_option():
+    with LLMServer(lambda request: Text(GO)) as server:
+        assert rollout(server, "--episodes", "1", "--max-actions", "1", "--instruction", "Go, once.") == 0
+        assert run(["rollout", "--resume", "run", "--instruction", "Stop."]) == 2
+    assert "Go, once." in server.requests[0].prompt and "Actions left: 1" in server.requests[0].prompt
+
+
+NAMES = [
+    "stranger_envs:Walk",
+    "stranger_envs:StrangersWalk-v0",
+    "StrangersWalk-v0",
+    "own_texts.py",
+    "own_texts.py:Game",
+    "Bandit",
+    "bandit",
+    "Mine",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_takes_the_same_names(name, monkeypatch, capsys):
+    importlib.import_module("stranger_envs")  # registers StrangersWalk-v0 with Gymnasium, as a package would
+    Path("own_texts.py").write_text(OWN)
+    Path("mine.yaml").write_text("custom_envs: {Mine: {env_type: bandit, env_config: {hi_probability: 1.0}}}")
+    monkeypatch.setattr(checks, "CHECKS", checks.CHECKS[:1])
+    given = ["--config", "mine.yaml"] if name == "Mine" else []
+    assert run(["rollout", name, HERE, "--episodes", "1", "--output", "run", *given]) == 0
+    assert run(["envs", name, *given]) == 0
+    capsys.readouterr()
+    assert run(["check", name, *given]) == 0
+    assert capsys.readouterr().out.startswith("ok       start: ")
+    if not given:
+        make_vec(name, 1, use_multiprocessing=False).close()
+
+
+def test_an_environment_is_checked_with_its_settings(monkeypatch, capsys):
+    Path("own_needs.py").write_text(OWN.replace("self.seen =", "assert game == '7', game\n        self.seen ="))
+    monkeypatch.setattr(checks, "CHECKS", [checks.CHECKS[0], checks.CHECKS[-1]])
+    assert run(["check", "own_needs:Game"]) == 2 and "AssertionError: x" in capsys.readouterr().out
+    assert run(["check", "own_needs:Game", "env.game=7"]) == 0
+    monkeypatch.setattr(checks, "CHECKS", checks.CHECKS[:1])
+    assert run(["check", "X", "custom_envs.X.env_type=own_needs.py", "custom_envs.X.env_config.game=7"]) == 0
+
+
+def test_tools_are_listed_with_the_first_prompt(capsys):
+    Path("tools.yaml").write_text("context: {tools: true}")
+    assert run(["envs", "WebShop", "--config", "tools.yaml"]) == 0
+    told = capsys.readouterr().out
+    assert told.count('\n[tool]\n{"name": ') == 2 and '"name": "search"' in told and '"required": ["words"]' in told
+
+
 def test_an_environment_without_a_task_gets_a_hint_and_its_arguments_are_listed(capsys):
     assert run(["envs", "stranger_envs:Walk"]) == 0
     printed = capsys.readouterr().out
-    assert "The prompt says no task: give one as env_instruction" in printed and "env.length" in printed
+    assert (
+        "The prompt says no task: give one by --instruction, as env_instruction" in printed and "env.length" in printed
+    )
     assert run(["envs", "FrozenLake"]) == 0 and "no task" not in capsys.readouterr().out
 
 
@@ -580,7 +683,10 @@ def test_those_that_are_listed_are_exported(recorded, capsys):
     ("arguments", "told"),
     [
         (["none"], "none is no run of `abreast rollout`: there is no none."),
-        (["run", "--sort", "colour"], "cannot sort by 'colour': expected one of episode, reward, score, turns, seed"),
+        (
+            ["run", "--sort", "colour"],
+            "cannot sort by 'colour': expected one of episode, reward, score, success, turns, seed",
+        ),
         (["run", "--export", "x.csv"], "cannot export to x.csv: expected a name that ends with .jsonl or .parquet."),
         (["run", "--per-turn"], "--per-turn and --tokenizer are for exports: give --export FILE too."),
         (["run", "--export", "x.jsonl", "--tokenizer", "json:loads"], "has no method apply_chat_template"),

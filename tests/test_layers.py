@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "state_file": {"state", "errors"},
     "streams": set(),
     "processes": {"files", "errors"},
-    "display": {"processes", "files"},
+    "display": {"processes", "files", "errors"},
     "cluster": {"processes", "settings", "errors"},
     "checking": {"processes", "streams"},
     "codec": {"errors"},
@@ -59,7 +59,18 @@ MAY_IMPORT = {
         "files",
         "errors",
     },
-    "rollouts": {"display", "cluster", "codec", "checking", "processes", "plugins", "settings", "files", "errors"},
+    "rollouts": {
+        "display",
+        "cluster",
+        "codec",
+        "checking",
+        "processes",
+        "streams",
+        "plugins",
+        "settings",
+        "files",
+        "errors",
+    },
     "integrations": {
         "training",
         "rollouts",  # servers and trainers for text environments

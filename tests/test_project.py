@@ -1,6 +1,8 @@
 """What surrounds the code: workflows, the citation, the pages for people who report and release."""
 
+import importlib.util
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -40,6 +42,20 @@ def test_verbs_that_pages_name_exist():
     for page in ("RELEASING.md", "CONTRIBUTING.md", ".github/PULL_REQUEST_TEMPLATE.md"):
         named = set(re.findall(r"`make ([a-z]+)", (ROOT / page).read_text()))
         assert named <= VERBS, f"{page} names {named - VERBS}"
+
+
+def test_table_of_external_environments_matches_its_script(monkeypatch):
+    spec = importlib.util.spec_from_file_location("external", ROOT / "benchmarks" / "external_environments.py")
+    script = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "external", script)
+    spec.loader.exec_module(script)
+    page = (ROOT / "docs" / "how-to" / "gymnasium-rollouts.md").read_text()
+    table = page.partition(script.HEAD)[2].partition("\n\n")[0].splitlines()[2:]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert [(row[0], row[2]) for row in rows] == [(case.name, str(script.glue(case))) for case in script.CASES]
+    monkeypatch.setattr(script, "find_spec", lambda module: None)
+    for case in script.CASES:
+        assert script.missing(case) == f"{case.package} is not installed"
 
 
 @pytest.mark.xdist_group("kept together")

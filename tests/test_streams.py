@@ -4,9 +4,10 @@ import random
 import threading
 
 import numpy as np
+import pytest
 import torch
 
-from abreast.streams import seeded_globals
+from abreast.streams import Draws, Drew, own_globals, seeded_globals
 
 
 def draws():
@@ -54,3 +55,50 @@ def test_the_same_seed_and_path_give_the_same_numbers_and_nothing_is_left_behind
     with seeded_globals(seed, 2, 6):
         assert not {*draws()} & {*inside}
     assert seed.n_children_spawned == 1  # only by this test
+
+
+def test_what_draws_is_noticed_and_has_generators_of_its_own_that_go_on_where_they_were():
+    begin()
+    expected, found = draws(), Draws()
+    begin()
+    with found.compare("turn"):
+        pass
+    assert not found.names
+    with pytest.raises(Drew), found.compare("turn"):
+        torch.rand(())
+    assert found.names == "torch" and found.left["turn"] == 14
+    played = []
+    for _ in range(2):
+        states = {}
+        with own_globals(5, states):
+            once = [draws()]
+        with own_globals(5, states):
+            played.append([*once, draws()])
+    assert played[0] == played[1] and played[0][0] != played[0][1]
+    with own_globals(5, {}):
+        assert [draws(), draws()] == played[0]
+    assert draws() == expected
+
+
+def test_threads_that_are_compared_and_threads_with_generators_of_their_own_do_not_meet():
+    inside, over, order = threading.Event(), threading.Event(), []
+
+    def compared():
+        with Draws().compare("turn"):
+            inside.set()
+            over.wait(10)
+            order.append("compared")
+
+    def swapped():
+        with own_globals(1, {}):
+            order.append("swapped")
+
+    threads = [threading.Thread(target=each) for each in (compared, swapped)]
+    threads[0].start()
+    inside.wait(10)
+    threads[1].start()
+    threads[1].join(0.02)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert order == ["compared", "swapped"]

@@ -1,6 +1,8 @@
 """Environments that break the contract of rollouts, each in one way; and one that keeps it."""
 
+import os
 import random
+import signal
 
 import gymnasium
 import numpy as np
@@ -99,6 +101,11 @@ class RewardsWithNaN(Fit):
         return state, float("nan"), terminated, truncated, info
 
 
+class NeedsASeed(Fit):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=int(seed))
+
+
 class LeavesSomethingOver(Fit):
     left_over = 0
 
@@ -177,6 +184,59 @@ class TellsNothing(FitText):
 class TellsNumbers(FitText):
     def told(self, valid):
         return {**super().told(valid), "success": 0.5}
+
+
+class ShowsNothing(Fit):
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return None, {}
+
+    def step(self, action):
+        return None, *super().step(action)[1:]
+
+    def render(self):
+        return None
+
+
+class ShowsNoNumbers(ShowsNothing):
+    """Is adapted."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.observation_space = None
+
+
+class TellsItsClass(FitText):
+    def told(self, valid):
+        return {**super().told(valid), "class": type(self)}
+
+
+class HangsAtZeroByte(FitText):
+    """As a native step that does not return: nothing interrupts it."""
+
+    def step(self, action):
+        while action == "\x00":
+            pass
+        return super().step(action)
+
+
+class DiesAtZeroByte(FitText):
+    def step(self, action):
+        if action == "\x00":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+class HangsAtTheThirdStep(FitText):
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.steps += 1
+        while self.steps > 2:
+            pass
+        return super().step(action)
 
 
 class ShowsADict(Fit):
@@ -296,6 +356,16 @@ class NamedConfig(EnvConfig):
 
 
 KIND = EnvKind("counted", "Counts down.", Fit, NamedConfig, "Count.")
+
+
+class RefusesOtherNumbers(Fit):
+    """Raises at numbers that have no name, which the manager never passes on."""
+
+    def step(self, action):
+        return super().step({0: 0, 1: 1, 2: 2}[action])
+
+
+NAMED = EnvKind("named", "Counts down.", RefusesOtherNumbers, NamedConfig, "Count.")
 
 
 def without_arguments(size=3):

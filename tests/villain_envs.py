@@ -299,9 +299,60 @@ class TellsWhenClosed(Counting):
             pass
 
 
+# Below, so that the lines of those above stay what they are: golden.json has the reasons why episodes ended.
+
+
+class EndsTheProgram(Counting):
+    """In a way that its flag names."""
+
+    def strike(self):
+        if self.config.flag == "os._exit":
+            os._exit(3)
+        if self.config.flag == "child":  # which may
+            child = os.fork()
+            if not child:
+                os._exit(7)
+            self.total += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        elif self.config.flag == "cancel":
+            import asyncio
+
+            raise asyncio.CancelledError("given up")
+        else:
+            raise SystemExit(3)  # as sys.exit does
+
+
+class LeaksMemory(Counting):
+    """A tenth of a gigabyte of its process an episode."""
+
+    blocks = []
+
+    def reset(self, *, seed=None, options=None):
+        self.blocks.append(bytearray(10**8))
+        return super().reset(seed=seed)
+
+
+class SaysNoSuccess(Counting):
+    """Says of its success what its flag says: nothing, or the word alone when it has succeeded."""
+
+    def step(self, action):
+        state, reward, terminated, truncated, _ = super().step(action)
+        told = {"success": True} if self.config.flag and terminated and self.seed % 2 else {}
+        return state, reward, terminated, truncated, told
+
+
+class SaysEscapes(Counting):
+    """Its state and its error tell a terminal to be cleared."""
+
+    def strike(self):
+        raise ValueError("\x1b[2J\x1b]0;gone\x07 \x1b[8mhidden")
+
+    def render(self):
+        return f"\x1b[2J{super().render()}"
+
+
 ALL = [
     Counting, KillsItself, DiesOnce, HangsInStep, LoopsInStep, ClingsToItsTurn, SwallowsEverything, UsesAManager,
-    RaisesInStep, RaisesOnce,
+    RaisesInStep, RaisesOnce, EndsTheProgram, LeaksMemory, SaysNoSuccess, SaysEscapes,
     RaisesInReset, HangsInReset, IsDebugged, TakesLongToBuild, ShowsPictures, TellsOfALock,
     ReturnsUnpicklable, AllocatesTooMuch, ForgetsItsSeed, Wavers, SharesItsInfo, TellsMuch,
     RaisesInClose, TellsWhenClosed, EarnsNothingFinite, ClosesDescriptors, KillsWhenPickled, RunsCodeWhenRead,

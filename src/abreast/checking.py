@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -24,7 +24,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from abreast.processes.pickling import Pickler
-from abreast.streams import seeded_globals, shared_streams
+from abreast.streams import changed_streams, seeded_globals, shared_streams
 
 SEED, OTHER_SEEDS = 1, range(2, 6)
 """Of what is played for a check."""
@@ -73,18 +73,25 @@ class Check(NamedTuple, Generic[T]):
     run: Callable[[T], str | None]
     """Raises a `Fault`, or `Skipped`; may return a remark in place of the claim."""
     needs: Sequence[str] = ()
+    note_stops: bool = False
+    """True if the checks that need this one are skipped after a remark too."""
 
 
-def judge(checks: Sequence[Check[T]], trial: T, told: Callable[[BaseException], str]) -> Iterator[Verdict]:
-    """Run the checks one after the other; `told` puts into words what was raised and is no `Fault`."""
-    failed: set[str] = set()
+def judge(
+    checks: Sequence[Check[T]], trial: T, told: Callable[[BaseException], str], before: Collection[str] = ()
+) -> Iterator[Verdict]:
+    """Run the checks one after the other; `told` puts into words what was raised and is no `Fault`.
+
+    `before`: checks that have failed already.
+    """
+    failed = set(before)
     for check in checks:
         cause = next((name for name in check.needs if name in failed), None)
         if cause is not None:
             verdict = Verdict(check.name, "skipped", f"not checked: repair {cause!r} first")
         else:
             verdict = _judge_one(check, trial, told)
-        if verdict.outcome == "wrong":
+        if verdict.outcome == "wrong" or (verdict.outcome == "note" and check.note_stops):
             failed.add(check.name)
         yield verdict
 
@@ -160,14 +167,9 @@ def new_global_states() -> Iterator[dict[str, bytes]]:
         yield shared_streams()
 
 
-def changed_states(before: dict[str, bytes]) -> list[str]:
-    """The global random states that are not as they were."""
-    return [name for name, state in shared_streams().items() if state != before.get(name, state)]
-
-
 def compare_states(before: dict[str, bytes], call: str, repair: str) -> None:
     """Refuse a call that has changed a global random state."""
-    if changed := changed_states(before):
+    if changed := changed_streams(before):
         raise Fault(f"{call} changed the state of {' and '.join(changed)}, which the whole process shares: {repair}")
 
 

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from itertools import zip_longest
@@ -25,10 +25,12 @@ from pathlib import Path
 from textwrap import shorten
 from typing import NamedTuple, Protocol, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
+from rich.segment import Segment
 from rich.text import Text
 
+from abreast.errors import printable
 from abreast.files import LogLine
 from abreast.processes.team import Team
 
@@ -99,7 +101,15 @@ class Shown(NamedTuple):
         return [] if self.left_s is None else [f"{timedelta(seconds=round(self.left_s))} left"]
 
 
-class _Stderr(Console):
+class Terminal(Console):
+    """Shows texts without what a terminal would take for an order: an environment of others may print anything."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for part in super().render(renderable, options):
+            yield part if part.control else part._replace(text=printable(part.text))
+
+
+class _Stderr(Terminal):
     """A terminal, a file or a pipe. That nobody reads it any more is no reason to end a run, as rich would."""
 
     def on_broken_pipe(self) -> None:
@@ -289,7 +299,9 @@ class _OneLine(logging.Formatter):
     """A warning on one line, cut where it is long: all of it is in log.txt."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return shorten(f"{record.levelname.lower()}: {record.getMessage()}", LONGEST_WARNING, placeholder=" …")
+        return printable(
+            shorten(f"{record.levelname.lower()}: {record.getMessage()}", LONGEST_WARNING, placeholder=" …")
+        )
 
 
 def _bar(part: float, style: str = "bar.complete", rest: str = "─") -> list[tuple[str, str]]:

@@ -18,6 +18,8 @@ from typing import Self
 
 OURS = Path(__file__).parent
 """The folder of this package."""
+_UNSHOWN = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\u202a-\\u202e\\u2066-\\u2069]")
+"""Control characters but for line feeds and tabs, halves of characters, and marks that turn the direction of writing."""
 MOST_FAULTS = 100
 """Faults of a configuration that a message lists."""
 
@@ -184,6 +186,11 @@ def _is_users(path: Path, caller: Path = OURS) -> bool:
         return caller.parent == OURS / "integrations" / "adapted"
     known = OURS, Path(sysconfig.get_path("stdlib"))
     return not path.name.startswith("<") and not any(map(path.is_relative_to, known))
+
+
+def printable(text: str) -> str:
+    """Return a text without what a terminal would take for an order, or could not show; lines stay."""
+    return _UNSHOWN.sub("\ufffd", text)
 
 
 def nearest(given: str, known: Iterable[str], otherwise: str | None = None) -> str:

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from abreast.errors import RunFolderError
+from abreast.errors import RunFolderError, printable
 
 LEFT_BEHIND = ("config.yaml", "rollout.yaml", "metrics.jsonl", "trajectories.jsonl", "replays", "checkpoints")
 """What marks a folder as one that holds a run."""
@@ -262,7 +262,7 @@ class LogLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         is_here, thread = record.processName in (None, "MainProcess"), str(record.threadName)
         record.who = record.processName if not is_here else "main" if thread == "MainThread" else thread
-        return super().format(record)
+        return printable(super().format(record))
 
 
 @contextmanager

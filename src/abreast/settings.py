@@ -90,11 +90,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def apply_overrides(
-    values: Mapping[str, Any], overrides: Iterable[str], schema: Callable[[], type[Section]] = lambda: Section
+    values: Mapping[str, Any],
+    overrides: Iterable[str],
+    schema: Callable[[], type[Section]] = lambda: Section,
+    texts: Collection[str] = (),
 ) -> dict[str, Any]:
-    """`values` with each `section.key=value` put in its place; the values are read as YAML.
+    """Return `values` with each `section.key=value` put in its place; the values are read as YAML.
 
-    `schema` is asked which settings there are when an override lacks its section.
+    `schema` is asked which settings there are when an override lacks its section. `texts` are the dotted keys of settings
+    that hold a text: their values are kept as they were typed where YAML reads something else, such as a number.
     """
     result: dict[str, Any] = copy.deepcopy(dict(values))
     for override in overrides:
@@ -108,6 +112,7 @@ def apply_overrides(
             value = parse_yaml(text)
         except ValueError:
             raise ConfigError(f"the value of the override {override!r} is not valid YAML.") from None
+        value = text if path.strip() in texts and not isinstance(value, str | None) else value
         *sections, key = keys
         target = result
         for section in sections:

@@ -10,6 +10,7 @@ import pickle
 import random
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -69,7 +70,82 @@ def shared_streams() -> dict[str, bytes]:
     """Where the generators are that all code of a process shares, by name: different, if something has drawn from them.
     Torch has one only if it was imported. (40 µs.)
     """
+    return {name: pickle.dumps(state) for name, state in _states().items()}
+
+
+def changed_streams(before: dict[str, bytes]) -> list[str]:
+    """Return the names of the shared generators that differ from `shared_streams` as it was before."""
+    torch = sys.modules.get("torch")  # it may have been imported since then, and is fresh if nothing has drawn from it
+    fresh = {} if torch is None else {"torch": pickle.dumps(torch.Generator().get_state().numpy())}
+    return [name for name, state in shared_streams().items() if state != {**fresh, **before}[name]]
+
+
+def _states() -> dict[str, Any]:
+    states = {"the module random": random.getstate(), "numpy.random": np.random.get_state()}  # noqa: NPY002
     torch = sys.modules.get("torch")
-    numpys = pickle.dumps(np.random.get_state())  # noqa: NPY002
-    streams = {"the module random": pickle.dumps(random.getstate()), "numpy.random": numpys}
-    return streams if torch is None else {**streams, "torch": torch.get_rng_state().numpy().tobytes()}
+    return states if torch is None else {**states, "torch": torch.get_rng_state().numpy()}
+
+
+def _restore(states: dict[str, Any]) -> None:
+    random.setstate(states["the module random"])
+    np.random.set_state(states["numpy.random"])  # noqa: NPY002
+    if "torch" in states:
+        torch = sys.modules["torch"]
+        torch.set_rng_state(torch.from_numpy(states["torch"]))
+
+
+# ---- generators of an environment's own
+
+
+class Draws:
+    """Record which shared generators the environments of a tag draw from; their first calls are compared."""
+
+    def __init__(self) -> None:
+        self.names = ""
+        """The generators that a call has changed; empty if none has."""
+        self.left = {"begin": 8, "turn": 16}
+        """Number of calls still to be compared, by kind: then they are believed to leave the shared generators alone."""
+
+    @contextmanager
+    def compare(self, kind: str) -> Iterator[None]:
+        """Record if something inside draws from the shared generators: then these are as before, and `Drew` is raised."""
+        with IN_USE:
+            _comparing.add(me := threading.get_ident())
+            before = shared_streams()
+        try:
+            yield
+        finally:
+            self.left[kind] -= 1
+            names = changed_streams(before)
+            if names:
+                self.names = " and ".join(names)
+                _restore({name: pickle.loads(state) for name, state in before.items()})
+            _comparing.discard(me)
+            if names and isinstance(sys.exception() or Drew(), Exception):
+                raise Drew
+
+
+class Drew(Exception):
+    """Raised after a call that has drawn from the shared generators: do it again, with generators of its own."""
+
+
+_comparing = set[int]()
+"""Threads with a call that is compared under way: no thread has generators of its own meanwhile."""
+
+
+@contextmanager
+def own_globals(seed: int, states: dict[str, Any]) -> Iterator[None]:
+    """Put other generators in the place of the shared ones, in one thread at a time: first seeded, then as `states` says.
+
+    `states` is empty at first, and is then as the generators were left.
+    """
+    with IN_USE:
+        while _comparing - {threading.get_ident()}:
+            time.sleep(1e-3)
+        with seeded_globals(np.random.SeedSequence(seed)):
+            if states:
+                _restore(states)
+            try:
+                yield
+            finally:
+                states.update(_states())

@@ -1,9 +1,11 @@
 """Trainers of language models, against stand-ins: the same episodes and masks, seeds of groups, and what goes wrong."""
 
 import asyncio
+import importlib
 import inspect
 import logging
 from importlib.metadata import PackageNotFoundError
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,8 +22,10 @@ from .trainers import (
     ANSWERS,
     CONFIG,
     TOKENIZER,
+    Player,
     answer_to,
     generate,
+    install_verifiers,
     install_verl,
     logprob_of,
     registered,
@@ -187,7 +191,7 @@ def test_verl_loops_share_a_seed_by_row_and_a_response_has_its_limit(verl_loop):
     assert one.extra_fields["episode_seed"] == same.extra_fields["episode_seed"] != other.extra_fields["episode_seed"]
     assert one.metrics.generate_sequences >= 0 and one.extra_fields["reward_extra_info"].keys() == {
         "success",
-        "invalid_turns",
+        "invalid_actions",
     }
     short = run(most=25, index=4)
     assert len(short.response_ids) == len(short.response_mask) == len(short.response_logprobs) <= 25
@@ -224,7 +228,9 @@ def test_public_methods_are_tools_with_words_and_types(lake):
 def test_an_episode_is_played_by_calls_and_a_call_that_is_not_legal_costs_the_penalty(lake):
     env = lake()
     assert "State:" in env.reset(prompt=PLAY[0], seed=5) and env._episode.seed == 5
-    assert "no valid action" in env.act(direction="Up") and env._episode.score < 0  # TRL never sees an error
+    assert (
+        "Not executed: arguments.action is missing." in env.act(direction="Up") and env._episode.score < 0
+    )  # TRL never sees an error
     while not env._episode.done:
         told = env.act(action="Up")
     assert told.endswith(trl.OVER) and env.get_reward() == env._episode.score
@@ -278,3 +284,31 @@ def test_a_tag_that_does_not_exist_is_named():
     for make in (trl.rollout_func, trl.environment_class):
         with pytest.raises(RolloutError, match="there is no tag or environment type 'FrozenLaek'"):
             make("FrozenLaek")
+
+
+@pytest.mark.parametrize(
+    ("tag", "config"), [("FrozenLake", {"preset": "ragen"}), ("VisualSokoban", {"context": {"enable_think": False}})]
+)
+def test_verifiers_is_sent_the_messages_as_they_are(tag, config, monkeypatch):
+    """Also those of a prefilled answer, and pictures."""
+    install_verifiers(monkeypatch)
+    ours = importlib.import_module("abreast.integrations.verifiers")
+    player, answers = Player(*ANSWERS[:2]), ANSWERS[:2]
+    task = SimpleNamespace(data=SimpleNamespace(tag=tag, seed=3, rollouts=config))
+    asyncio.run(ours.AbreastEnv().run(task, SimpleNamespace(player=player)))
+    with (
+        EnvStateManager.for_tag(tag, config=config, use_multiprocessing=False) as manager,
+        manager.episode(seed=3) as episode,
+    ):
+        context, known = Context(episode.tag), []
+        for sent, answer in zip(player.sent, [*answers, None], strict=True):
+            if context.opening:
+                assert sent[-1] == {"role": "assistant", "content": context.opening}
+            assert [*known, *sent] == [each for each in episode.messages if each["role"] != "system"]
+            assert sent[0]["role"] == "user" and (
+                tag != "VisualSokoban" or sent[0]["content"][1]["type"] == "image_url"
+            )
+            if answer is not None and not episode.done:
+                episode.step(answer)
+                known = [each for each in context.conversation(episode.cache) if each["role"] != "system"]
+    assert len(player.sent) == 3

@@ -58,7 +58,7 @@ def test_tasks_are_episodes_and_are_played_as_ours():
     ):
         told = []
         while not episode.done:
-            told.append(episode.messages[-1]["content"])
+            told.append(episode.messages[-1:])
             episode.step(MOVES[(len(told) - 1) % 3])
     assert player.told == told and player.trace.rewards == {"score": episode.score}
     assert player.trace.metrics["success"] == float(episode.success) and player.trace.info["episode"]["seed"] == 7

@@ -3,6 +3,7 @@
 import sys
 import types
 import zlib
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 from pydantic import BaseModel
@@ -89,6 +90,41 @@ def install_verl(monkeypatch):
     for name, module in zip(parts, modules, strict=True):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.delitem(sys.modules, "abreast.integrations.verl", raising=False)
+
+
+def install_verifiers(monkeypatch):
+    """A package with the interface of verifiers 0.4."""
+    names = ("TasksetConfig", "TaskData", "State", "TaskConfig", "EnvConfig", "AgentConfig")
+    held = {name: type(name, (BaseModel,), {}) for name in names}
+    held["AgentConfig"] = type("AgentConfig", (BaseModel,), {"__annotations__": {"harness": dict}})
+    held |= {
+        name: type(name, (), {"__class_getitem__": classmethod(lambda cls, _: cls)})
+        for name in ("Task", "Taskset", "Env")
+    }
+    module = types.ModuleType("verifiers.v1")
+    vars(module).update(held)
+    package = types.ModuleType("verifiers")
+    package.v1 = module
+    monkeypatch.setitem(sys.modules, "verifiers", package)
+    monkeypatch.setitem(sys.modules, "verifiers.v1", module)
+    monkeypatch.delitem(sys.modules, "abreast.integrations.verifiers", raising=False)
+
+
+class Player:
+    """An agent of verifiers with a given answer to each turn; it keeps what it was sent."""
+
+    def __init__(self, *answers):
+        self.answers, self.sent = iter(answers), []
+        self.trace = SimpleNamespace(info={}, record_reward=lambda *_: None, record_metric=lambda *_: None)
+
+    @asynccontextmanager
+    async def interaction(self, task):
+        yield self
+
+    async def turn(self, messages):
+        self.sent.append(messages)
+        answer = next(self.answers, None)
+        return SimpleNamespace(last_reply=answer, terminated=answer is None)
 
 
 class TokenServer:

@@ -29,8 +29,11 @@ def write_training(folder, epochs=30, agents=2, seed=0, game="treasurehunt", nam
     )
 
 
-def write_rollout(folder, episodes=4, state=NASTY):
-    """Every second episode is of the tag Lake; the reward is the number of the episode, every third succeeds."""
+def write_rollout(folder, episodes=4, state=NASTY, silent="", failed=()):
+    """Every second episode is of the tag Lake; the reward is the number of the episode, every third succeeds.
+
+    The environment of the tag `silent` never says its success; these episodes `failed`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rollout.yaml").write_text("policy: openai\n")
     lines = []
@@ -39,6 +42,8 @@ def write_rollout(folder, episodes=4, state=NASTY):
         chat = [{"role": "system", "content": "rules"}, {"role": "user", "content": f"State: {state}"}]
         line = {"episode": number, "group_id": number, "tag": ("Sokoban", "Lake")[number % 2], "seed": 100 + number}
         line |= {"reward": number, "penalty": -0.5, "score": number - 0.5, "success": number % 3 == 0, "error": None}
+        line |= {"success": None} if line["tag"] == silent else {}
+        line |= {"success": False, "error": "it broke"} if number in failed else {}
         line |= {"num_actions": 1, "num_given": 2, "num_invalid": 1}
         line["tokens"] = {"prompt": 40, "completion": 7, "turns": [[40, 7]]}
         line |= {

@@ -133,7 +133,7 @@ def test_settings_that_cannot_be_read_are_named(tmp_path):
 
 def test_episodes_are_a_table_and_packed_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "PER_PACK", 2)
-    write_rollout(tmp_path, 5)
+    write_rollout(tmp_path, 5, silent="Lake", failed=[3])
     with (tmp_path / "trajectories.jsonl").open("a") as file:
         file.write(
             (tmp_path / "trajectories.jsonl").read_text().splitlines()[0] + '\n{"episode": 9}\n{"episode": 10, "ta'
@@ -141,7 +141,7 @@ def test_episodes_are_a_table_and_packed_lines(tmp_path, monkeypatch):
     run = read_run(tmp_path)
     assert run["kind"] == "rollout" and run["episodes"] == 5 and run["settings"] == {"policy": "openai"}
     assert run["table"]["episode"] == [0, 1, 2, 3, 4] and run["table"]["tag"][:2] == ["Sokoban", "Lake"]
-    assert run["table"]["success"] == [True, False, False, True, False] and run["table"]["prompt"] == [40] * 5
+    assert run["table"]["success"] == [True, None, False, False, False] and run["table"]["prompt"] == [40] * 5
     packs = [json.loads(zlib.decompress(base64.b64decode(pack))) for pack in run["packs"]]
     assert [[line["episode"] for line in pack] for pack in packs] == [[0, 1], [2, 3], [4]]
     assert run["unreadable"] == [

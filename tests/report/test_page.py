@@ -276,14 +276,21 @@ def test_episodes_are_filtered_sorted_and_opened(opened, tmp_path):
 
 def test_rollouts_are_compared_and_their_latencies_told(opened, tmp_path):
     write_rollout(tmp_path / "one", 6)
-    write_rollout(tmp_path / "two", 2)
+    write_rollout(tmp_path / "two", 4, silent="Lake", failed=[2, 3])
     write_timeline(tmp_path / "two")
     found = opened(tmp_path / "one", tmp_path / "two")
     rows = found.locator("#overview tbody tr").all_inner_texts()
     assert rows[0].split("\t")[4:] == ["6", "33.3 %", "2.5", "2", "282"] and rows[1].split("\t")[0] == "two"
+    assert rows[1].split("\t")[5:7] == ["50.0 %", "1.5"], "one of two: Lake never says it; two could not go on"
+    by_tag = [row.split("\t")[1:6] for row in rows if row.startswith("two\t") and row.count("\t") > 9]
+    assert by_tag == [["Lake", "2", "1", "–", "2"], ["Sokoban", "2", "1", "50.0 %", "1"]]
     assert "two\tcalls of the model\t2\t3 s\t3 s\t3 s" in rows
     found.locator("#episodes select").first.select_option("1")
-    assert found.locator("#count").inner_text() == "2 of 2 episodes"
+    assert found.locator("#count").inner_text() == "4 of 4 episodes"
+    for _ in range(2):
+        found.locator("#list button", has_text="success").click()
+    cells = found.locator("#list tr.line td:nth-child(3)").all_inner_texts()
+    assert cells == ["yes", "–", "no", "no"]
 
 
 # ---- the live view

@@ -165,13 +165,54 @@ def test_rollout_states_are_means_over_the_episodes_that_are_over_and_the_others
         lake, counting, fails, cannot = states["tags"].values()
         counts = ("episodes", "unfinished", "failed", "never_begun")
         assert [[each[key] for key in counts] for each in states["tags"].values()] == [
-            [0, 2, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 2],
+            [0, 2, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [2, 0, 2, 0],
         ]  # fmt: skip
-        assert math.isnan(lake["success"]) and lake["timeouts"] == 0 and lake["latency_p50_ms"] > 0
+        assert math.isnan(lake["success"]) and math.isnan(lake["invalid_rate"])
+        assert manager.get_measurements()["Lake"].keys() == {"latency_p50_ms", "latency_p95_ms", "timeouts"}
+        assert manager.get_measurements()["Lake"]["latency_p50_ms"] > 0
         assert counting["num_actions"] == 4 and counting["success"] == 0.0 and counting["invalid_rate"] == 0.0
         assert counting["reward"] == counting["score"] == manager.statuses()[2]["reward"]
-        assert math.isnan(fails["reward"]) and math.isnan(cannot["reward"])
+        assert (fails["success"], fails["reward"], cannot["success"], cannot["num_actions"]) == (0.0, 0.0, 0.0, 0)
         assert states["groups"][0] == {"tag": "Lake"} and states["groups"][1] == {"tag": "Counting", "pass@1": 0.0}
+
+
+def test_an_episode_that_cannot_go_on_is_no_success_in_its_group():
+    custom = {**villain("RaisesInStep", harm_seed=0), **villain("Counting")}
+    with here(["RaisesInStep"], [2], 2, custom) as manager:
+        manager.reset(seed=1)  # both of seed 1 succeed
+        manager.step(go([0, 1, 3], *["a"] * 10))
+        manager.reset(env_ids=[1], seeds=[0])
+        manager.step(go([1], *["a"] * 10))
+        states = manager.get_rollout_states()
+        assert states["groups"][0] == {"tag": "RaisesInStep", "pass@1": 0.5, "pass@2": 1.0}
+        each = states["tags"]["RaisesInStep"]
+        assert (each["episodes"], each["failed"], each["unfinished"]) == (3, 1, 1)
+        assert each["success"] == pytest.approx(2 / 3)
+
+
+def test_the_success_of_an_environment_that_never_says_it_is_not_known(caplog):
+    sparse = {"env_type": "SaysNoSuccess", "env_config": {"flag": "only when it succeeds"}}
+    custom = {"Silent": {"env_type": "SaysNoSuccess"}, "Sparse": sparse}
+    with here(["Silent", "Sparse"], [2, 2], 1, custom) as manager:
+        manager.reset(seed=0)
+        manager.step(go([1]))  # so it is cut off
+        manager.step(go(range(4), *["a"] * 10))
+        for _ in range(2):
+            states = manager.get_rollout_states()
+        silent, sparse = states["tags"].values()
+        assert math.isnan(silent["success"]) and silent["reward"] > 0 and sparse["success"] == 0.5
+        assert math.isnan(states["groups"][0]["pass@1"]) and states["groups"][2]["pass@1"] == 0.0
+        assert caplog.text.count('No episode of Silent ended with info["success"]') == 1, "once"
+        assert "TextAdapter" in caplog.text and "of Sparse" not in caplog.text
+
+
+def test_invalid_actions_are_a_share_of_all_actions():
+    with here(["Lake"], [2], 1, {"Lake": {**LAKE["Lake"], "max_actions_per_traj": 3}}) as manager:
+        manager.reset(seed=1)
+        manager.step(go([0], "fly") + go([1], "left", "left", "left"))
+        manager.step(go([0], "fly", "left", "left"))
+        rates = [cache["metrics"]["Lake/invalid_rate"] for cache in manager.caches]
+        assert rates == [0.5, 0.0] and manager.get_rollout_states()["tags"]["Lake"]["invalid_rate"] == 2 / 7
 
 
 def test_states_and_metrics_have_one_definition_each():

@@ -26,6 +26,16 @@ def context_of(name, custom=None, **given):
     return Context(find_tag(name, custom or {}, preset="ragen", context=ContextConfig.parse(given)))
 
 
+def test_tools_take_the_place_of_the_opening_tag_that_the_preset_writes():
+    for context in (context_of("FrozenLake", tools=True), context_of("Mine", {"Mine": TOOLS})):
+        assert context.tools is not None and context.opening == ""
+    with pytest.raises(ConfigError, match="it has tools and prefill"):
+        context_of("FrozenLake", tools=True, prefill=True)
+
+
+TOOLS = TagConfig(env_type="frozen_lake", context={"tools": True})
+
+
 # ---- answers
 
 

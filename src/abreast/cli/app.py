@@ -21,18 +21,18 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.console import Console
 from rich.table import Column, Table
 from typer.core import TyperGroup
 
 from abreast import __version__
-from abreast.display import NORMAL, QUIET, VERBOSE, set_volume, volume
+from abreast.display import NORMAL, QUIET, VERBOSE, Terminal, set_volume, volume
 from abreast.errors import (
     AbreastError,
     ConfigError,
     FailedEpisodesError,
     WorkerError,
     WorkerInputError,
+    printable,
     sentence,
     users_part,
 )
@@ -66,7 +66,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out = Console(highlight=False, soft_wrap=True, markup=False)
+out = Terminal(highlight=False, soft_wrap=True, markup=False)
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A YAML file of settings.")]
 Output = Annotated[
@@ -176,14 +176,14 @@ def as_typed(text: str) -> str:
 
 def complain(text: str, *more: str) -> None:
     """Print a sentence to stderr, on one line, and more lines below it."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    console = Terminal(stderr=True, highlight=False, soft_wrap=True, markup=False)
     for line in (f"abreast: {' '.join(text.split())}", *(f"  {' '.join(each.split())}" for each in more)):
         console.print(as_typed(line))
 
 
 def show(table: Table) -> None:
     """Print a table. Where the output is no terminal, say a pipe or a file, no line is broken."""
-    console = out if out.is_terminal else Console(highlight=False, soft_wrap=True, markup=False, width=UNBROKEN)
+    console = out if out.is_terminal else Terminal(highlight=False, soft_wrap=True, markup=False, width=UNBROKEN)
     console.print(table)
 
 
@@ -201,6 +201,7 @@ def show_settings(settings: Iterable[tuple[str, Any, str]]) -> None:
 def main() -> None:
     """Entry point of the command `abreast`."""
     signal.signal(signal.SIGTERM, _terminated)
+    faulthandler.enable()  # native code of an environment, or of a library, may crash without a word
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1)  # while nothing else handles it, stacks are printed
     sys.exit(run(sys.argv[1:]))
@@ -245,7 +246,7 @@ def _complain_of(error: AbreastError) -> int:
     """Print what is wrong, and return the exit code: 1 where what was typed is right, and what ran is at fault."""
     is_of_work = isinstance(error, WorkerError) and not isinstance(error, WorkerInputError)
     if is_of_work:
-        sys.stderr.write(_stack_in_worker(error))
+        sys.stderr.write(printable(_stack_in_worker(error)))
     notes = getattr(error, "__notes__", ())
     if isinstance(error, ConfigError) and len(error.faults) > 1:
         complain(*str(error).splitlines(), *notes)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import shlex
 import signal
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, Rollo
 from abreast.files import make_run_folder
 from abreast.processes.timeline import Timeline
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
-from abreast.rollouts.config import tag_context
+from abreast.rollouts.config import ManagerConfig, shipped_tags
 from abreast.rollouts.drivers.client import OpenAIPolicy
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.descriptors import check_descriptors
@@ -31,15 +31,23 @@ from abreast.rollouts.drivers.policies.make import make_policy
 from abreast.rollouts.drivers.policies.replay import ReplayPolicy
 from abreast.rollouts.drivers.results import Results, usage
 from abreast.rollouts.drivers.trajectories import Trajectories, read_run
+from abreast.rollouts.episodes.episode import ENDS, Episode, is_of_signal
+from abreast.rollouts.episodes.summary import SILENT
 from abreast.rollouts.files import read_config
 from abreast.rollouts.loading import load_config
-from abreast.rollouts.registry import Tag, tag_settings
+from abreast.rollouts.registry import Tag, tag_settings, text_settings
 from abreast.settings import apply_overrides, merge
 
 DEBUG = (
     "debug is on: everything runs in one thread, slower and with the same results; every turn is taken twice, and states,"
     " rewards, infos and random streams are compared."
 )
+TAG_OPTIONS = {"max_actions_per_traj": "--max-actions", "max_turns": "--max-turns", "env_instruction": "--instruction"}
+"""Settings of a tag that have an option of the command line."""
+TAG_KEYS = TagConfig.model_fields.keys() - ManagerConfig.model_fields.keys()
+"""Settings of tags alone: without a section, no other can be meant."""
+UNUSED = ("es_manager.train", "es_manager.val", "es_manager.episodes.max", "seed.val")
+"""Settings that a rollout does not use: its options decide what is played."""
 AT_ONCE = 256
 """Episodes that are played at the same time, unless something else is asked for."""
 PAUSE_S = 1.0
@@ -52,7 +60,8 @@ class Asked(NamedTuple):
     name: str | None
     overrides: list[str]
     config: Path | None
-    max_actions: int | None
+    tag: dict[str, Any]
+    """Settings of every tag that is played, by their keys in TagConfig."""
     seed: int | None
     output: Path | None
     play: dict[str, Any]
@@ -66,6 +75,8 @@ class Prepared(NamedTuple):
     play: PlayConfig
     tags: list[Tag]
     policy: Policy
+    begun: int = 0
+    """Episodes that the run was to have, if it is resumed."""
 
 
 def prepare(asked: Asked) -> Prepared:
@@ -79,31 +90,35 @@ def prepare(asked: Asked) -> Prepared:
     ]
     sampling = [override for override in changes if override.startswith("sampling.")]
     others = [override for override in changes if not override.startswith("sampling.")]
-    given = apply_overrides({"sampling": {}}, sampling)["sampling"]
+    given = {"server": apply_overrides({"sampling": {}}, sampling)}
     names = {"tag": asked.name, "more_tags": [text for text in asked.overrides if "=" not in text]}
-    play = PlayConfig.parse({**merge(asked.play, {"server": {"sampling": given}}), **names})
+    play = PlayConfig.parse({**merge(asked.play, given), **names})
+    if play.policy != "openai" and (
+        sent := [*(f"--{key.replace('_', '-')}" for key in asked.play["server"]), *sampling]
+    ):
+        raise ConfigError(f"{sent[0]} has no effect with the policy {play.policy}: use --policy openai, or remove it.")
     if len(set(play.tags)) < len(play.tags):
         raise ConfigError(f"the tags are {', '.join(play.tags)}: give each once.")
-    return _ready(configure(play, asked.config, others, asked.max_actions), play)
+    return _ready(configure(play.tags, asked.config, others, asked.tag), play)
 
 
 def prepare_again(asked: Asked, run: Path) -> Prepared:
     """A rollout that was begun before."""
-    fixed = {"TAG_OR_ENV": asked.name, "--config": asked.config, "--max-actions": asked.max_actions,
-             "--seed": asked.seed, "--output": asked.output,
+    fixed = {"TAG_OR_ENV": asked.name, "--config": asked.config,
+             **{TAG_OPTIONS[key]: value for key, value in asked.tag.items()}, "--seed": asked.seed, "--output": asked.output,
              "--policy": asked.play.get("policy"), "--group-size": asked.play.get("group_size")}  # fmt: skip
     refused = [*(key for key, value in fixed.items() if value is not None), *asked.overrides]
     if refused:
         raise ConfigError(f"--resume goes on with what the run was begun with: leave out {', '.join(refused)}.")
     config, begun, _ = read_run(run)
-    return _ready(config, PlayConfig.parse(merge(begun.model_dump(), asked.play)))
+    return _ready(config, PlayConfig.parse(merge(begun.model_dump(), asked.play)))._replace(begun=begun.episodes)
 
 
 def run_rollout(
     prepared: Prepared, output: Path | None, resumed: Path | None, verify: bool, retry_failed: bool, debug: bool = False
 ) -> None:
     """Play, show and keep the episodes."""
-    chosen, play, tags, policy = prepared
+    chosen, play, tags, policy, begun = prepared
     check_descriptors(chosen.es_manager, _slots(play), connections=_slots(play) if play.policy == "openai" else 0)
     with waiting(f"Trying {', '.join(play.tags)}"):
         for tag in tags:
@@ -151,12 +166,14 @@ def run_rollout(
         out.print(f"nothing is missing: all {counted(results.before, 'episode')} are there")
     rows = results.rows(play.group_size, display.turns_per_s) if results.episodes else {}
     if policy.counts is not None:
-        rows |= usage(policy.counts, results, play, is_resumed=resumed is not None)
+        rows |= usage(policy.counts, results, play, is_resumed=resumed is not None, was_whole=results.before >= begun)
     table = Table("", Column(", ".join(play.tags), justify="right"), box=None)
     for row in rows.items():
         table.add_row(*row)
     if rows:
         show(table)
+    for name in results.silent:
+        complain(SILENT.format(tag=name))
     if verify or debug:
         told = "No environment ran in a worker, so no turn was verified: use es_manager.use_multiprocessing=true."
         if turns := manager.verified_turns:
@@ -208,42 +225,58 @@ def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
     return Prepared(chosen, play, tags, policy)
 
 
-def configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], max_actions: int | None) -> RolloutConfig:
-    """The settings of a file, then each `section.key=value`; those of the section env are for the one tag."""
+def configure(
+    names: Sequence[str], file: Path | None, overrides: Sequence[str], options: Mapping[str, Any] | None = None
+) -> RolloutConfig:
+    """Return the settings of a file for the tags of these names, with each `section.key=value` and the options over them.
+
+    Overrides of the section env are settings of the environment of the only tag. A tag that no file has is defined by its
+    override of env_type. `options` are settings of each of the tags.
+    """
     loaded = read_config(file) if file else {}
     try:
         parsed = RolloutConfig.parse(loaded)
     except ConfigError:
-        load_config(loaded, "train", play.tags)  # its error names the faults of the tag's env_config, too
+        load_config(loaded, "train", names)  # its error names the faults of the tag's env_config, too
         raise
     given = parsed.model_dump(exclude_unset=True)
-    plain = {name: tag_settings(name, parsed.custom_envs, parsed.preset).model_dump() for name in play.tags}
     own = [override for override in overrides if override.startswith("env.")]
     others = [override for override in overrides if not override.startswith("env.")]
-    if any(override.startswith("es_manager.train") for override in others):
-        raise ConfigError("es_manager.train follows from TAG_OR_ENV, --episodes and --group-size: leave it out.")
-    if own and play.more_tags:
+    if unused := next((override for override in others if override.startswith(UNUSED)), None):
+        raise ConfigError(f"{unused} has no effect: the tags and the options of this command decide it. Remove it.")
+    if bare := next((override for override in others if override.partition("=")[0] in TAG_KEYS), None):
         raise ConfigError(
-            f"{own[0]} is for one tag, but {len(play.tags)} are played: give it as custom_envs.TAG.env_config.KEY=VALUE."
+            f"the override {bare!r} is not of the form section.key=value: use {', '.join(TAG_OPTIONS.values())} or"
+            f" 'custom_envs.{names[0]}.{bare}'."
         )
-    tags = {**given.get("custom_envs", {}), **plain}
-    values = apply_overrides({**given, "custom_envs": tags}, others, lambda: RolloutConfig)
-    for name in play.tags:
-        tag = TagConfig.parse(values["custom_envs"][name]).model_dump()
-        tag["env_config"] = apply_overrides({"env": tag["env_config"]}, own)["env"]
-        if max_actions is not None:
-            tag["max_actions_per_traj"] = max_actions
-        told = tag["env_instruction"] or find_kind(tag["env_type"]).instruction or None  # for config.yaml
-        values["custom_envs"][name] = {**tag, "env_instruction": told}
-        values["custom_envs"][name]["context"] = _context(name, RolloutConfig.parse(values, foreign=False))
+    if own and len(names) > 1:
+        raise ConfigError(
+            f"{own[0]} is for one tag, but {len(names)} are played: give it as custom_envs.TAG.env_config.KEY=VALUE."
+        )
+    of_tags = [override for override in others if override.startswith("custom_envs.")]
+    typed = apply_overrides({"custom_envs": {}}, of_tags)["custom_envs"]
+    if unplayed := next((name for name in typed if name not in names), None):
+        raise ConfigError(
+            f"custom_envs.{unplayed} is set, but the tag {unplayed} is not played, only {', '.join(names)}: add {unplayed}"
+            " to the tags, or remove its settings."
+        )
+    unknown = typed.keys() - {*shipped_tags(parsed.preset), *parsed.custom_envs}
+    new = {name for name in unknown if isinstance(typed[name], dict) and "env_type" in typed[name]}
+    tags = given.setdefault("custom_envs", {})
+    for name in names:
+        tags[name] = {} if name in new else tag_settings(name, parsed.custom_envs, parsed.preset).model_dump()
+    values = apply_overrides(given, others, lambda: RolloutConfig)
+    for name in names:
+        tag = {**TagConfig.parse(values["custom_envs"][name], f"custom_envs.{name}").model_dump(), **(options or {})}
+        kind, place = find_kind(tag["env_type"]), f"custom_envs.{name}.env_config."
+        mine = [*(f"env.{each.removeprefix(place)}" for each in of_tags if each.startswith(place)), *own]
+        tag["env_config"] = apply_overrides({"env": tag["env_config"]}, mine, texts=text_settings(kind))["env"]
+        values["custom_envs"][name] = {**tag, "env_instruction": tag["env_instruction"] or kind.instruction or None}
+        whole = RolloutConfig.parse(values, foreign=False)
+        # config.yaml keeps every default of the prompts as it is now, those of a preset among them
+        context = find_tag(name, whole.custom_envs, preset=whole.preset, context=whole.context).context
+        values["custom_envs"][name]["context"] = context.model_dump()
     return RolloutConfig.parse(values, foreign=False)
-
-
-def _context(name: str, config: RolloutConfig) -> dict[str, Any]:
-    """All settings of the prompts of a tag, those of a preset among them: config.yaml keeps every default as it is now."""
-    settings = config.custom_envs[name]
-    preset = settings.preset_under(config.preset)
-    return tag_context(settings, config.context, preset, f"custom_envs.{name}.context").model_dump()
 
 
 def _with_room(config: RolloutConfig, play: PlayConfig) -> RolloutConfig:
@@ -298,14 +331,16 @@ def _as_asked(
 
 def _try_to_make(tag: Tag) -> None:
     """Make one environment before the run folder is made: if that fails, there is nothing to keep."""
+    episode = Episode(tag.kind.env, tag.config)
     try:
-        env = tag.kind.env(tag.config)
+        episode.make()
     except AbreastError:
         raise
-    except Exception as error:
+    except ENDS as error:
+        if is_of_signal(error):
+            raise
         raise RolloutError(f"{tag.name} cannot be made: it raised {words(error, Path(__file__).parent)}.") from error
-    if hasattr(env, "close"):
-        env.close()
+    episode.close()
 
 
 async def _try_to_start(policy: Policy) -> None:

@@ -42,29 +42,25 @@ def _server_option(key: str, *names: str) -> Any:
     return typer.Option(*names, help=_meaning(ServerConfig, key), rich_help_panel="With --policy openai")
 
 
-Name = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="TAG_OR_ENV",
-        help="A tag (one that ships, or of custom_envs in FILE) or an environment type (`abreast envs` lists them, and"
-        " MODULE:ENV is one), or an id of Gymnasium, say CartPole-v1.",
-    ),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[TAG_OR_ENV | SECTION.KEY=VALUE]...",
-        help="Further tags, and settings, e.g. es_manager.max_workers=4. Those of the environment are in the section env,"
-        " e.g. env.num_boxes=2; `abreast envs TAG_OR_ENV` lists them. What else a server is sent is in the section"
-        " sampling, e.g. sampling.temperature=0.7.",
-    ),
-]
-
-
 @app.command(rich_help_panel=ROLLOUTS)
 def rollout(
-    name: Name = None,
-    overrides: Overrides = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TAG_OR_ENV",
+            help="A tag (one that ships, or of custom_envs in FILE) or an environment type (`abreast envs` lists them, and"
+            " MODULE:ENV and FILE.py:ENV are types), or an id of Gymnasium, say CartPole-v1.",
+        ),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TAG_OR_ENV | SECTION.KEY=VALUE]...",
+            help="Further tags, and settings, e.g. es_manager.max_workers=4. Those of the environment are in the section"
+            " env, e.g. env.num_boxes=2; `abreast envs TAG_OR_ENV` lists them. What else a server is sent is in the section"
+            " sampling, e.g. sampling.temperature=0.7.",
+        ),
+    ] = None,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -77,6 +73,10 @@ def rollout(
     group_size: Annotated[int | None, typer.Option(min=1, help="Episodes that share a seed; default 1.")] = None,
     max_actions: Annotated[
         int | None, typer.Option(help="Actions an episode may take (max_actions_per_traj of the tag).")
+    ] = None,
+    max_turns: Annotated[int | None, typer.Option(help="Turns an episode may take (max_turns of the tag).")] = None,
+    instruction: Annotated[
+        str | None, typer.Option(help="What a language model is told to do (env_instruction of the tag).")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of the first group (seed.train), and of the random policy.")
@@ -137,7 +137,7 @@ def rollout(
         name=name,
         overrides=list(overrides or []),
         config=config,
-        max_actions=max_actions,
+        tag=_given({"max_actions_per_traj": max_actions, "max_turns": max_turns, "env_instruction": instruction}),
         seed=seed,
         output=output,
         play=_given(play),
@@ -167,9 +167,9 @@ def envs(
         budget = ("max_actions_per_traj", tag.budget, "Actions an episode may take (--max-actions).")
         given = {key for key, _, _ in explain(tag.config, "env.")}
         keywords = [
-            (f"env.{key}", value, "An argument of its constructor.")
-            for key, value in constructor_settings(tag.kind)
-            if f"env.{key}" not in given
+            (f"env.{each.name}", each.default, "An argument of its constructor.")
+            for each in constructor_settings(tag.kind)
+            if f"env.{each.name}" not in given
         ]
         show_settings([budget, *explain(tag.config, "env."), *keywords])
         out.print(f"\n{_first_prompt(name, chosen)}")
@@ -192,8 +192,8 @@ def envs(
 # ---- inside
 
 NO_TASK = (
-    "The prompt says no task: give one as env_instruction of a tag under custom_envs, or register the type with"
-    " register(..., instruction=...)."
+    "The prompt says no task: give one by --instruction, as env_instruction of a tag under custom_envs, or register the type"
+    " with register(..., instruction=...)."
 )
 
 

@@ -11,7 +11,6 @@ from abreast.cli.rollout import configure
 from abreast.display import QUIET, volume
 from abreast.errors import ConfigError, need_posix
 from abreast.rollouts import EnvStateManager
-from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.descriptors import check_descriptors
 from abreast.settings import merge
 
@@ -50,8 +49,7 @@ def serve(
     names, overrides = [text for text in tags if "=" not in text], [text for text in tags if "=" in text]
     if not names or len(set(names)) < len(names):
         raise ConfigError(f"the tags are {', '.join(names) or 'none'}: give at least one, and each once.")
-    play = PlayConfig.parse({"tag": names[0], "more_tags": names[1:]})
-    chosen = configure(play, config, overrides, None)
+    chosen = configure(names, config, overrides)
     episodes = {"max": max_sessions, "when_full": "wait", "idle_timeout": None}
     given = merge(chosen.model_dump(exclude_unset=True), {"es_manager": {"episodes": episodes}})
     check_descriptors(chosen.es_manager, max_sessions, max_sessions, "--max-sessions")

@@ -2,7 +2,6 @@
 
 from importlib import import_module
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from abreast.plugins import import_target, is_target
 from abreast.rollouts.drivers.browse import select_lines, sort_lines, table_of, text_of
 from abreast.rollouts.drivers.export import export, of_run
 from abreast.rollouts.drivers.lines import find_file, read_lines
+from abreast.rollouts.drivers.results import Results, percent
 
 MANY = 50
 """Episodes that are listed, unless more are asked for."""
@@ -40,7 +40,7 @@ def trajectories(
         str | None, typer.Option(metavar="TEXT", help="Only those in which TEXT was said or shown.")
     ] = None,
     sort: Annotated[
-        str, typer.Option(metavar="KEY", help="episode, reward, score, turns or seed; -KEY: descending.")
+        str, typer.Option(metavar="KEY", help="episode, reward, score, success, turns or seed; -KEY: descending.")
     ] = "episode",
     limit: Annotated[int, typer.Option(min=0, help="List so many; 0: all.")] = MANY,
     target: Annotated[
@@ -77,19 +77,21 @@ def trajectories(
     if target is not None:
         source = of_run(run)._replace(lines=lines)
         replaced = " (it replaces the file of that name)" if target.exists() else ""
-        rows = export(source, target, _load(tokenizer), per_turn)
-        out.print(f"{counted(rows, 'row')} of {counted(len(lines), 'episode')} were written to {target}{replaced}")
+        skipped = dict[int, str]()
+        rows = export(source, target, _load(tokenizer), per_turn, skipped)
+        out.print(
+            f"{counted(rows, 'row')} of {counted(len(lines) - len(skipped), 'episode')} were written to {target}{replaced}"
+        )
         return
     if lines:
         # In a terminal, reasons that are too long are cut; elsewhere, say in a file, nothing is.
         show_table(table_of(lines[: limit or None], out.width if out.is_terminal else None))
     more = f" ({len(lines) - limit:,} more are not listed: --limit 0)" if 0 < limit < len(lines) else ""
-    means = (
-        f", success {fmean(line['success'] for line in lines):.1%}, reward {fmean(line['reward'] for line in lines):.3f},"
-        f" score {fmean(line['score'] for line in lines):.3f}"
-        if lines
-        else ""
-    )
+    results = Results()
+    for line in lines:
+        results.add(line)
+    figures = f", reward {results.mean('reward'):.3f}, score {results.mean('score'):.3f}"
+    means = f", success {percent(results.mean('success'))}{figures}" if lines else ""
     out.print(f"{len(lines):,} of {counted(len(found), 'episode')}{means}{more}")
 
 

@@ -26,7 +26,7 @@ from abreast.rollouts.registry import Tool
 
 Generate = Callable[[list[list[int]], Any], tuple[list[list[int]], list[list[float]] | None]]
 """Called with the tokens of prompts and the trainer; returns those of the answers, and their log-probabilities or None."""
-_TYPES = {"integer": int, "number": float, "boolean": bool}
+_TYPES = {"integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
 OVER = "The episode is over."
 
 

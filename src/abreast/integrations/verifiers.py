@@ -71,7 +71,7 @@ class AbreastEnvConfig(vf.EnvConfig):
 
 
 class AbreastEnv(vf.Env[AbreastEnvConfig]):
-    """Plays an episode: what the game shows is told by the user, what the agent answers is stepped."""
+    """Plays an episode: the messages of each turn are sent as they are, and what the agent answers is stepped."""
 
     async def run(self, task: Any, agents: Any) -> None:
         """Play the episode of a task, and record its score on the agent's trace."""
@@ -81,7 +81,12 @@ class AbreastEnv(vf.Env[AbreastEnvConfig]):
             agents.player.interaction(task) as interaction,
         ):
             while not episode.done:
-                segment = await interaction.turn(str(episode.messages[-1]["content"]))
+                told = episode.messages  # verifiers has those up to the last answer; an opening (`prefill`) is new too
+                known = told[:-1] if episodes.context.opening else told
+                begin = (
+                    max((n for n, each in enumerate(known) if each["role"] in ("system", "assistant")), default=-1) + 1
+                )
+                segment = await interaction.turn(told[begin:])
                 if segment.terminated:
                     break
                 await episode.step(segment.last_reply)

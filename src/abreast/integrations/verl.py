@@ -66,7 +66,7 @@ class AbreastAgentLoop(AgentLoopBase):
                 spent["tool_calls"] += time.perf_counter() - answered
         made, end = tokens.sequence(episode.cache), first + most
         logprobs = None if made.logprobs is None else [told or 0.0 for told in made.logprobs[first:end]]
-        info = {"success": float(episode.success), "invalid_turns": float(episode.tally.invalid)}
+        info = {"success": float(episode.success), "invalid_actions": float(episode.tally.invalid)}
         return AgentLoopOutput(
             prompt_ids=made.input_ids[:first],
             response_ids=made.input_ids[first:end],

@@ -237,7 +237,8 @@ def _episodes(folder: Path, faults: Faults) -> dict[str, Any]:
         seen.add(row["episode"])
         row |= {key: None if line.get(key) is None else str(line[key]) for key in TEXTS}
         row |= {key: _number(tokens.get(key)) or 0 for key in ("prompt", "completion")}
-        for key, value in {**row, "success": line.get("success") is True, "turns": len(answers)}.items():
+        success = {"success": None if line.get("success", False) is None else line.get("success") is True}
+        for key, value in {**row, **success, "turns": len(answers)}.items():
             table[key].append(value)
         if size < MOST_PACKED:
             waiting.append(line)

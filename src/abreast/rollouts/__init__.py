@@ -4,7 +4,7 @@ from abreast.rollouts.config import EnvConfig, RolloutConfig, TagConfig
 from abreast.rollouts.context.config import ContextConfig
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.manager import EnvStateManager
-from abreast.rollouts.registry import EnvKind, find_kind, find_tag, list_kinds, register
+from abreast.rollouts.registry import EnvKind, Tool, find_kind, find_tag, list_kinds, register
 
 __all__ = [
     "Context",
@@ -14,6 +14,7 @@ __all__ = [
     "EnvStateManager",
     "RolloutConfig",
     "TagConfig",
+    "Tool",
     "find_kind",
     "find_tag",
     "list_kinds",

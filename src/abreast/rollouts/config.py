@@ -119,7 +119,8 @@ class TagConfig(Lenient):
 
 def tag_context(settings: TagConfig, given: ContextConfig | None, preset: str | None, where: str) -> ContextConfig:
     """Prompts and answers of a tag: its own keys, over those of the configuration, over those of the preset."""
-    below = ragen.CONTEXT if preset == "ragen" else {}
+    calls = settings.context.get("tools", given is not None and given.tools)  # an answer of calls has no opening tag
+    below = {**ragen.CONTEXT, "prefill": ragen.CONTEXT["prefill"] and not calls} if preset == "ragen" else {}
     if below and settings.max_tokens is not None:  # RAGEN tells the model this number, and cuts nothing off
         below = {**below, "max_words": settings.max_tokens}
     return (given or ContextConfig()).between(below, settings.context, where)
@@ -217,7 +218,7 @@ class ManagerConfig(Section):
     timeline: bool = True
     """Whether timeline.json in the run folder of `abreast rollout` says what each process did when; costs under 1 %."""
     worker_memory_mb: int | None = Field(None, ge=1)
-    """Memory a worker may allocate; beyond it, allocations raise MemoryError. None: no limit."""
+    """Memory a worker may allocate; one that runs out of memory is replaced like any that dies. None: no limit."""
     episodes: EpisodesConfig = Field(default_factory=EpisodesConfig)
     """Single episodes."""
     train: GroupsConfig = Field(default_factory=GroupsConfig)

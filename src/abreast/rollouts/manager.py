@@ -10,7 +10,6 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from abreast.errors import ConfigError, RolloutError, nearest, short
@@ -20,7 +19,7 @@ from abreast.rollouts.episodes.inputs import Mode, Seeds, check_env_ids, check_i
 from abreast.rollouts.episodes.pool import Pool
 from abreast.rollouts.episodes.single import NewEpisode, SingleEpisode
 from abreast.rollouts.episodes.slot import Cache, Slot
-from abreast.rollouts.episodes.summary import states_of
+from abreast.rollouts.episodes.summary import measurements_of, states_of
 from abreast.rollouts.episodes.turns import Turns
 from abreast.rollouts.episodes.verifier import Verifier
 from abreast.rollouts.loading import load_config
@@ -45,7 +44,8 @@ class EnvStateManager:
     The configuration is a mapping, an OmegaConf object, or the name of a YAML file. `verify` keeps a copy of every
     environment in the main process, steps it too, and raises if a worker's result ever differs. `rules` are the constants
     by which `auto` decides. With `tags`, there is no batch, only single episodes of these (`for_tag`). `debug` takes every
-    turn in the main process, twice, and raises if the results differ.
+    turn in the main process, twice, and raises if the results differ. Other arguments are settings of the section
+    es_manager, over those of the configuration: `EnvStateManager(config, use_multiprocessing=True)`.
     """
 
     def __init__(
@@ -56,10 +56,14 @@ class EnvStateManager:
         rules: PlacementRules | None = None,
         tags: Sequence[str] = (),
         debug: bool = False,
+        **es_manager: Any,
     ) -> None:
         if mode not in ("train", "val"):
             raise ConfigError(f"mode is {mode!r}: expected train or val.")
         self.config, found = load_config(config, mode, tags)
+        if es_manager:
+            given = merge(self.config.model_dump(exclude_unset=True), {"es_manager": es_manager})
+            self.config, found = load_config(given, mode, tags)
         self.mode: Mode = mode
         self.tags: Mapping[str, Tag] = self._adapt(found)
         """By name: type, configuration, budget and instruction."""
@@ -92,9 +96,8 @@ class EnvStateManager:
         Other arguments are settings of the manager: `EnvStateManager.for_tag("FrozenLake", use_multiprocessing=False)`.
         """
         concurrency = check_whole("concurrency", concurrency, 1)
-        given = load_config(config, mode, [tag])[0].model_dump(exclude_unset=True)
-        manager = {**es_manager, "episodes": {**es_manager.get("episodes", {}), "max": concurrency}}
-        return cls(merge(given, {"es_manager": manager}), mode, tags=[tag])
+        es_manager["episodes"] = {**es_manager.get("episodes", {}), "max": concurrency}
+        return cls(config, mode, tags=[tag], **es_manager)
 
     # ---- episodes
 
@@ -228,10 +231,17 @@ class EnvStateManager:
     def get_rollout_states(self, episodes: Iterable[SingleEpisode] | None = None) -> dict[str, Any]:
         """Figures of the batch, or of these single episodes: means per tag (`tags`), pass@k per group (`groups`).
 
-        Means are over the episodes that are over; `unfinished`, `failed` and `never_begun` count the others. A cache then
-        has `metrics` too, with the same definitions (episodes/summary.py); see `rollout_cache`.
+        Means are over the episodes that have ended (`episodes`), the `failed` ones among them, which count as no success;
+        `unfinished` and `never_begun` count the others. A cache then has `metrics` too, with the same definitions
+        (episodes/summary.py); see `rollout_cache`. What was measured is in `get_measurements`.
         """
         return states_of(self.envs if episodes is None else [episode.slot for episode in episodes])
+
+    def get_measurements(self, episodes: Iterable[SingleEpisode] | None = None) -> dict[str, dict[str, float]]:
+        """Return what was measured of the batch, or of these single episodes, per tag: `latency_p50_ms` and
+        `latency_p95_ms` of turns, and how many `timeouts` there were. Equal episodes may differ here, and nowhere else.
+        """
+        return measurements_of(self.envs if episodes is None else [episode.slot for episode in episodes])
 
     def statuses(self) -> list[dict[str, Any]]:
         """Seed, actions taken, reward, and how it ended, of every environment."""
@@ -307,9 +317,7 @@ class EnvStateManager:
     def __enter__(self) -> "EnvStateManager":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # ---- inside
@@ -320,11 +328,9 @@ class EnvStateManager:
 
     def _make_slots(self) -> list[Slot]:
         settings = getattr(self.config.es_manager, self.mode)
-        slots: list[Slot] = []
-        for name, groups in zip(settings.env_configs.tags, settings.env_configs.n_groups, strict=True):
-            for _ in range(groups * settings.group_size):
-                slots.append(Slot(len(slots), len(slots) // settings.group_size, self.tags[name]))
-        return slots
+        counts = zip(settings.env_configs.tags, settings.env_configs.n_groups, strict=True)
+        names = [name for name, groups in counts for _ in range(groups * settings.group_size)]
+        return [Slot(number, number // settings.group_size, self.tags[name]) for number, name in enumerate(names)]
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -129,6 +129,7 @@ CONTEXT: Mapping[str, Any] = MappingProxyType(
             "no_action": "",
             "actions_left": "\nThere are {actions_left} actions left.",
             "form": "Write exactly {example} and nothing beside it.{length}",
+            "call": "Act by calling a tool.{length}",
             "think": "<think> [what you think] </think> ",
             "answer": "<answer> [what you answer] </answer>",
             "action": "<answer> [what you do] </answer>",

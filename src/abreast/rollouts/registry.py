@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, get_origin
 
 import gymnasium
 
 from abreast.errors import ConfigError, RolloutError, nearest
-from abreast.plugins import Plugins, import_target
+from abreast.plugins import Plugins, import_target, is_target
 from abreast.rollouts.adapters.adapt import Adapted
 from abreast.rollouts.config import (
     SPARE_TURNS,
@@ -29,6 +29,7 @@ from abreast.rollouts.config import (
     tag_context,
 )
 from abreast.rollouts.context.config import ContextConfig
+from abreast.rollouts.context.schema import check_schema
 from abreast.rollouts.signatures import parameters_of
 
 KINDS = Plugins("environment type", "abreast.rollouts.envs", "KIND", "abreast.envs", RolloutError)
@@ -48,9 +49,18 @@ class Tool:
     name: str
     description: str
     parameters: Mapping[str, Mapping[str, Any]]
-    """The JSON schema of each parameter, by name; all are required."""
+    """JSON schema of each parameter, by name; all are required. `context/schema.py` has the keywords that are supported."""
     action: str
     """The action of a call, with parameters in braces, say `search[{words}]`."""
+
+    def __post_init__(self) -> None:
+        for name, schema in self.parameters.items():
+            check_schema(schema, f"the parameter {name!r} of the tool {self.name!r}")
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """JSON schema of the arguments together."""
+        return {"type": "object", "properties": dict(self.parameters), "required": list(self.parameters)}
 
 
 @dataclass(frozen=True)
@@ -147,10 +157,10 @@ def list_kinds() -> list[str]:
 
 
 def find_kind(name: str) -> EnvKind:
-    """The type of that name, or of MODULE:ENV."""
+    """Return the type of that name, or of MODULE:ENV, FILE.py:ENV, or FILE.py with a single environment."""
     if name in registered:
         return registered[name]
-    if ":" in name:
+    if is_target(name):
         return _as_kind(name, import_target(name, "environment", RolloutError))
     if name not in KINDS.names():
         raise RolloutError(
@@ -172,7 +182,7 @@ def tag_settings(name: str, custom: Mapping[str, TagConfig], preset: str | None 
     if takes_address(name):
         kind, _, address = name.partition(":")
         return TagConfig(env_type=kind, env_config={str(find_kind(kind).address_setting): address})
-    if name not in types and ":" not in name:
+    if name not in types and not is_target(name):
         raise RolloutError(
             f"there is no tag or environment type {name!r}: {nearest(name, [*tags, *types])} Tags of your own go under"
             " custom_envs; an environment that can be imported is a type too, as MODULE:ENV."
@@ -208,9 +218,8 @@ def find_tag(
     settings = tag_settings(name, custom, preset)
     preset = settings.preset_under(preset)
     kind = find_kind(settings.env_type)
-    cost, budget = settings.invalid_turn_cost, settings.max_actions_per_traj
-    if cost is None:
-        cost = 0 if preset == "ragen" else 1
+    usual, budget = 0 if preset == "ragen" else 1, settings.max_actions_per_traj
+    cost = usual if settings.invalid_turn_cost is None else settings.invalid_turn_cost
     faults = list[str]()
     try:
         config = kind.config.parse(_with_defaults(kind, settings, mode, preset))
@@ -222,7 +231,7 @@ def find_tag(
         faults += error.faults
     if faults:
         raise ConfigError.of(faults)
-    kind = replace(kind, env=Adapted(kind.env, mode, is_replayable=config.is_replayable))
+    kind = replace(kind, env=Adapted(kind.env, mode, is_replayable=config.is_replayable, shows_each=told.tools))
     return Tag(
         name,
         kind,
@@ -248,6 +257,19 @@ def _with_defaults(kind: EnvKind, settings: TagConfig, mode: str, preset: str | 
 
 def _as_kind(name: str, thing: Any) -> EnvKind:
     """The type itself, the type of this environment class, or a new type for it."""
+    if inspect.ismodule(thing):
+        own = [
+            each
+            for each in vars(thing).values()
+            if isinstance(each, type) and each.__module__ == thing.__name__
+            if hasattr(each, "reset") and hasattr(each, "step")
+        ]
+        if len(own) != 1:
+            raise RolloutError(
+                f"{name} has {', '.join(each.__name__ for each in own) or 'no class'} with reset and step: name one"
+                f" environment, as in {name}:{own[0].__name__ if own else 'NAME'}."
+            )
+        thing = own[0]
     if isinstance(thing, EnvKind):
         return thing
     shipped: list[EnvKind] = [KINDS.find(each) for each in KINDS.names() if KINDS.ships(each)]
@@ -274,13 +296,28 @@ def _make_by_keywords(factory: Callable[..., Any], config: OpenEnvConfig) -> Any
     return factory(**(config.model_extra or {}))
 
 
-def constructor_settings(kind: EnvKind) -> list[tuple[str, Any]]:
-    """Of an environment without a configuration class: the keyword arguments that `env_config` may hold, and defaults."""
+def constructor_settings(kind: EnvKind) -> list[inspect.Parameter]:
+    """Return the keyword arguments that `env_config` may hold, of an environment without a configuration class."""
     make = kind.env.make if isinstance(kind.env, Adapted) else kind.env
     if not isinstance(make, partial) or make.func is not _make_by_keywords:
         return []
     parameters = parameters_of(make.args[0]) or {}
-    return [(each.name, each.default) for each in parameters.values() if each.default is not each.empty]
+    return [each for each in parameters.values() if each.default is not each.empty]
+
+
+def text_settings(kind: EnvKind) -> set[str]:
+    """Return the keys env.KEY of settings that hold a text, as the constructor or the configuration class declares them."""
+    declared = {
+        **{each.name: (each.annotation, each.default) for each in constructor_settings(kind)},
+        **{key: (field.annotation, field.default) for key, field in kind.config.model_fields.items()},
+    }
+    return {f"env.{key}" for key, (annotation, default) in declared.items() if _is_text(annotation, default)}
+
+
+def _is_text(annotation: Any, default: Any) -> bool:
+    """Return True if a parameter is declared as a text; without an annotation that is evaluated, its default decides."""
+    is_open = annotation is inspect.Parameter.empty or isinstance(annotation, str) or get_origin(annotation) is Literal
+    return isinstance(default, str) if is_open else annotation in (str, str | None)
 
 
 def _takes_config(factory: Callable[..., Any]) -> bool:

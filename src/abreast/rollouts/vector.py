@@ -27,7 +27,7 @@ from abreast.rollouts.adapters.report import REPORT, read_report
 from abreast.rollouts.adapters.text import SILENT_MODES
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.manager import EnvStateManager
-from abreast.rollouts.registry import Tag, is_gymnasium_id, list_kinds
+from abreast.rollouts.registry import Tag, is_gymnasium_id, tag_settings
 
 Stepped = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 UNLIMITED = 10**9
@@ -163,8 +163,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
                 f"options are {short(options)}: only reset_mask is known, an array of {self.num_envs} booleans, some of them"
                 " True; the first reset must begin all of them. Settings of an environment go into its env_config."
             )
-        chosen: list[int] = np.flatnonzero(mask).tolist()
-        return chosen
+        return [env_id for env_id, is_chosen in enumerate(mask) if is_chosen]
 
     def _new_seeds(self, seed: int | Sequence[int | None] | None, chosen: Sequence[int]) -> list[int]:
         """The seeds of all environments, new ones for those that begin."""
@@ -217,8 +216,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         if report is None:
             return self._seen[env_id], 0.0, False, True, {"error": str(slot.error).rstrip(".")}
         observation, reward, terminated, truncated, info = read_report(report)
-        is_cut = slot.terminated and not terminated
-        return observation, reward, terminated, truncated or is_cut, info
+        return observation, reward, terminated, truncated or (slot.terminated and not terminated), info
 
     def _observations(self) -> Any:
         self._batch = concatenate(self.single_observation_space, self._seen, self._batch)
@@ -241,10 +239,13 @@ def make_vec(
     """
     if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
         raise RolloutError(f"num_envs is {short(num_envs)}: expected 1 or more.")
-    settings, kind = dict(env_config or {}), name
-    if name not in list_kinds() and is_gymnasium_id(name):
-        kind, settings = "gymnasium", {"id": name, "render_mode": "observation", **settings}
-    tag = {"env_type": kind, "max_actions_per_traj": max_steps or UNLIMITED, "env_config": settings}
+    named = tag_settings(name, {})
+    shown = {"render_mode": "observation"} if named.env_type == "gymnasium" and is_gymnasium_id(name) else {}
+    tag = {
+        "env_type": named.env_type,
+        "max_actions_per_traj": max_steps or UNLIMITED,
+        "env_config": {**shown, **named.env_config, **(env_config or {})},
+    }
     groups = {"env_groups": num_envs, "group_size": 1, "env_configs": {"tags": ["vector"], "n_groups": [num_envs]}}
     config = {"es_manager": {**es_manager, "train": groups}, "custom_envs": {"vector": tag}}
     for key in es_manager.keys() - ManagerConfig.model_fields.keys():
@@ -259,5 +260,7 @@ class _ReportingManager(EnvStateManager):
     """A manager whose environments say what they have returned."""
 
     def _adapt(self, tags: Mapping[str, Tag]) -> Mapping[str, Tag]:
-        reporting = {name: replace(tag.kind, env=Adapted(tag.kind.env, reports=True)) for name, tag in tags.items()}
-        return {name: tag._replace(kind=reporting[name]) for name, tag in tags.items()}
+        return {
+            name: tag._replace(kind=replace(tag.kind, env=Adapted(tag.kind.env, reports=True)))
+            for name, tag in tags.items()
+        }

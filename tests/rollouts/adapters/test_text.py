@@ -41,6 +41,35 @@ def test_a_users_discrete_environment_gets_numbers(kind, use):
     assert cache["penalty"] == 0
 
 
+class PaysNothing(stranger_envs.Walk):
+    def step(self, action):
+        observation, _, *more = super().step(int(action))
+        return observation, None, *more
+
+
+class PaysNothingOfOld(stranger_envs.OldDiscrete):
+    def step(self, action):
+        observation, _, *more = super().step(action)
+        return observation, None, *more
+
+
+class PaysNothingForTexts(PaysNothing):
+    render_mode = "text"
+
+    def __init__(self):
+        super().__init__()
+        self.action_space = gymnasium.spaces.Text(1)
+
+    def render(self):
+        return "on"
+
+
+@pytest.mark.parametrize("kind", [PaysNothing, PaysNothingOfOld, PaysNothingForTexts])
+def test_a_reward_that_is_no_number_is_named_as_the_reward(kind):
+    (cache, _), _ = play(f"{__name__}:{kind.__name__}", [["1"]])
+    assert cache["history"][-2]["info"]["error"] == "its reward is None, expected a finite number."
+
+
 @pytest.mark.parametrize("junk", ["2", "go", "", "-1", "1.0", "9" * 5000])
 def test_unknown_actions_are_dropped_with_a_penalty(junk):
     (cache, _), (status, _) = play("stranger_envs:Walk", [[junk, "1"], [junk]])

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 import unfit_envs
+from abreast.checking import judge
 from abreast.errors import RolloutError
-from abreast.rollouts.check import check_environment, checks
+from abreast.rollouts.check import check_environment, checks, trial
 from abreast.rollouts.check.trial import find_trial
 from abreast.rollouts.registry import KINDS, find_kind
 
-# (environment, the check that refuses it, what it says)
+ADVICE = {"global random state", "pickling", "gymnasium"}
+"""Checks whose findings make no rollout wrong."""
+# (environment, the check that finds it, what it says)
 UNFIT = [
     ("DrawsFromItsOwnStream", "seed", "two episodes with the same seed and actions differ at the start"),
     ("IsAlwaysTheSame", "seed", "9 different seeds gave the same episode"),
@@ -44,6 +47,8 @@ UNFIT = [
     ),
     ("TellsNumbers", "info", "info['success'] is 0.5: put it in, as True or False"),
     ("ShowsADict", "render", "what render returned is {'number':"),
+    ("ShowsNothing", "render", "render returned None and the observation is None"),
+    ("TellsItsClass", "pickling", "the info of step cannot be sent to another process"),
     ("ShowsFloats", "render", "arrays of height x width x 3 in uint8"),
     (
         "IsOutsideItsSpace",
@@ -80,9 +85,10 @@ def test_each_fault_is_found_by_its_own_check(name, check, says, request, monkey
         needed = {check, *next(each.needs for each in checks.CHECKS if each.name == check)}
         monkeypatch.setattr(checks, "CHECKS", [each for each in checks.CHECKS if each.name in needed])
     verdicts = list(check_environment(f"unfit_envs:{name}"))
-    wrong = [verdict for verdict in verdicts if verdict.outcome == "wrong"]
-    assert [verdict.check for verdict in wrong] == [check], verdicts
-    assert says in wrong[0].remark
+    found = [verdict for verdict in verdicts if verdict.outcome in ("wrong", "note")]
+    assert [verdict.check for verdict in found] == [check], verdicts
+    assert says in found[0].remark
+    assert (found[0].outcome == "note") == (check in ADVICE or name == "TellsNothing")
 
 
 @pytest.mark.parametrize("name", ["Fit", "KIND", "without_arguments", "KeepsASecret"])
@@ -124,7 +130,7 @@ def test_all_that_is_made_is_closed(at_home, monkeypatch):
     monkeypatch.setattr(unfit_envs.Fit, "close", lambda self: open_now.remove(self))  # noqa: PLW0108
     original = unfit_envs.Fit.reset
     monkeypatch.setattr(unfit_envs.Fit, "reset", lambda self, **more: open_now.add(self) or original(self, **more))
-    list(check_environment("unfit_envs:Fit"))
+    list(judge(checks.CHECKS, find_trial("unfit_envs:Fit"), str))
     assert not open_now
 
 
@@ -226,8 +232,45 @@ def test_an_action_that_raises_is_named_and_the_checks_that_do_not_need_it_go_on
     assert verdicts["info"].remark == "not checked: no step could be taken"
 
 
+def test_the_charset_of_texts_is_named_only_where_an_observation_is_outside_of_its_space(at_home):
+    remarks = {
+        name: {verdict.check: verdict.remark for verdict in check_environment(f"unfit_envs:{name}")}["gymnasium"]
+        for name in ("IsOutsideItsSpace", "NeedsASeed")
+    }
+    assert "letters and digits only, unless charset= says otherwise" in remarks["IsOutsideItsSpace"]
+    assert "charset" not in remarks["NeedsASeed"]
+    assert (
+        "own check raised TypeError: int() argument must be" in remarks["NeedsASeed"]
+        and "unfit_envs.py, line" in remarks["NeedsASeed"]
+    )
+
+
 def test_a_reward_that_is_not_finite_is_told_by_all_checks_that_play(at_home):
     verdicts = check_environment("unfit_envs:RewardsWithNaN")
     faults = {verdict.check: verdict.remark for verdict in verdicts if verdict.outcome == "wrong"}
-    assert faults.keys() == {"gymnasium", "texts", "replay"}
+    assert faults.keys() == {"texts", "replay"}
     assert "its reward is nan" in faults["texts"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("HangsAtZeroByte", "the action '\\x00' has not returned after 0.5 seconds"),
+        ("DiesAtZeroByte", "the action '\\x00' ended the process (exit code -9)"),
+        ("HangsAtTheThirdStep", "number 3 of an episode, has not returned after 0.5 seconds"),
+    ],
+)
+def test_a_call_that_does_not_return_is_ended_and_named_and_the_other_checks_go_on(name, says, at_home, monkeypatch):
+    monkeypatch.setattr(trial, "LIMIT_S", 0.5)
+    monkeypatch.setattr(checks, "LIMIT_S", 0.5)
+    done = []
+    verdicts = list(check_environment(f"unfit_envs:{name}", doing=done.append))
+    wrong = [verdict for verdict in verdicts if verdict.outcome == "wrong"]
+    assert len(wrong) == 1 and says in wrong[0].remark, verdicts
+    assert len(verdicts) == len(checks.CHECKS) and "start: making it" in done
+
+
+def test_what_cannot_reach_an_environment_or_makes_no_rollout_wrong_is_no_fault(at_home):
+    for name in ("unfit_envs:NAMED", "stranger_envs:wrapped_by_hand"):
+        verdicts = list(check_environment(name))
+        assert {verdict.outcome for verdict in verdicts} <= {"ok", "note", "skipped"}, verdicts

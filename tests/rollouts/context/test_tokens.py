@@ -254,7 +254,7 @@ def test_too_many_tokens_are_refused_or_cost_the_oldest_turns():
     assert [reward for reward in tokens.rewards if reward] == [-0.1, 2.0]
     text = decode(tokenizer, tokens.input_ids)
     assert dropping.instruction in text and dropping.system in text and "state 0" not in text
-    with pytest.raises(RolloutError, match="even with its last turn alone"):
+    with pytest.raises(RolloutError, match=r"even with its last turn alone, but max_prompt_tokens is 10: raise it\.$"):
         tokenize(context_of(max_prompt_tokens=10, when_too_long="drop_oldest"), cache, tokenizer)
 
 

@@ -1,6 +1,7 @@
 """Trajectories for trainers."""
 
 import json
+import re
 import sys
 
 import pyarrow.parquet
@@ -11,7 +12,7 @@ from abreast.errors import RolloutError, RunFolderError
 from abreast.rollouts import Context, EnvStateManager, RolloutConfig
 from abreast.rollouts.context.tokens import tokenize, tokenize_turns
 from abreast.rollouts.drivers.config import PlayConfig
-from abreast.rollouts.drivers.export import digest_of, export
+from abreast.rollouts.drivers.export import digest_of, export, of_manager
 from abreast.rollouts.drivers.play import play_episodes
 from abreast.rollouts.drivers.policies.base import Answer, Policy, Tokens
 from abreast.rollouts.drivers.trajectories import Trajectories
@@ -152,6 +153,35 @@ def test_pictures_are_files_beside_the_export(tmp_path):
         b"\x89PNG"
     )
     assert sum(message["content"].count("<image>") for message in row["messages"]) == 1
+
+
+def test_an_episode_that_cannot_be_exported_is_named_and_skipped(run, tmp_path, caplog):
+    class Short(Letters):
+        """Cannot take the longest episode."""
+
+        def apply_chat_template(self, messages, tokenize, add_generation_prompt):
+            if len(messages) > 8:
+                raise ValueError("too many messages")
+            return super().apply_chat_template(messages, tokenize, add_generation_prompt)
+
+    skipped = {}
+    assert export(run, tmp_path / "a.jsonl", Short(), skipped=skipped) == 3
+    assert [row["episode"] for row in read(tmp_path / "a.jsonl")] == [0, 1, 2] and [*skipped] == [3]
+    assert re.search(r"1 of 4 episodes are not in .*a\.jsonl, because .* too many messages.*Skipped: 3", caplog.text)
+
+
+def test_with_a_tokenizer_episodes_with_pictures_are_skipped(tmp_path, caplog):
+    with EnvStateManager(settings(["VisualSokoban", "varied"], use_multiprocessing=False)) as manager:
+        manager.reset()
+        manager.step([{"env_id": 0, "actions": ["Up"]}, {"env_id": 1, "actions": ["Go"]}])
+        assert export(manager, tmp_path / "a.jsonl", Letters()) == 1
+        assert "Skipped: 0" in caplog.text and "pictures" in caplog.text
+        with pytest.raises(
+            RolloutError, match=r"no episode could be exported to .*b\.jsonl: the messages hold pictures"
+        ):
+            source = of_manager(manager, tmp_path / "b.jsonl")
+            export(source._replace(lines=source.lines[:1]), tmp_path / "b.jsonl", Letters())
+    assert not (tmp_path / "b.jsonl").exists()
 
 
 def test_the_digest_tells_episodes_apart_and_nothing_else():

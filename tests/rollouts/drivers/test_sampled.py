@@ -127,6 +127,11 @@ def test_tools_are_sent_and_calls_are_taken_and_sent_back(tmp_path):
     broken = [{"id": "x", "type": "function", "function": {"name": "act", "arguments": '{"action"'}}]
 
     def behave(request):
+        sent = [call for message in request.body["messages"] for call in message.get("tool_calls", ())]
+        try:
+            assert all(isinstance(json.loads(call["function"]["arguments"]), dict) for call in sent)
+        except ValueError as error:  # as vLLM
+            return Status(400, f"Invalid arguments: {error}")
         return Text("", delta={"tool_calls": broken if request.number == 0 else called}, finish_reason="tool_calls")
 
     with LLMServer(behave) as server:
@@ -138,6 +143,10 @@ def test_tools_are_sent_and_calls_are_taken_and_sent_back(tmp_path):
     assert line["penalty"] == pytest.approx(history[0]["penalty"]) and history[0]["penalty"] < 0
     sent = server.requests[1].body["messages"]
     assert sent[-2]["tool_calls"][0]["function"]["name"] == "act" and sent[-1]["role"] == "tool"
+    why = """the arguments are '{"action"': they must be a JSON object."""
+    assert sent[-1]["content"].startswith(f"Not executed: {why}\n") and "no valid action" not in str(sent)
+    assert history[0]["calls"] == [{"name": "act", "arguments": '{"action"', "why": why}] and line["error"] is None
+    assert history[0]["invalid"] == [f"the call of act was not executed: {why}"]
     assert (
         run(["rollout", "FrozenLake", "--policy", "replay", str(tmp_path / "run"), "--output", str(tmp_path / "again")])
         == 0

@@ -193,6 +193,14 @@ def test_a_lake_without_a_way_is_drawn_again():
     assert [env.reset(seed=seed)[0].count("_") for seed in range(20)] == [0] * 20
 
 
+def test_lakes_that_cannot_be_crossed_are_thrown_away_before_they_are_written_down(monkeypatch):
+    written = []
+    original = Lake.shortest_path
+    monkeypatch.setattr(Lake, "shortest_path", lambda *place: written.append(place) or original(*place))
+    FrozenLakeEnv({"size": 30, "p": 0.0}).reset(seed=1)
+    assert len(written) == 1
+
+
 def test_the_same_seed_gives_the_same_episode():
     one = FrozenLakeEnv()
     first = play(one, 5)

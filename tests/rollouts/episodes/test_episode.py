@@ -102,7 +102,7 @@ def test_one_that_takes_long_to_build_is_waited_for(use):
     with EnvStateManager(config) as manager:
         assert len(manager.reset(seed=0)) == 2
         assert len(manager.step(go(range(2), "a"))) == 2
-        assert manager.get_rollout_states()["tags"]["TakesLongToBuild"]["timeouts"] == 0
+        assert manager.get_measurements()["TakesLongToBuild"]["timeouts"] == 0
 
 
 @pytest.mark.parametrize("use", [True, False])
@@ -139,6 +139,13 @@ def test_a_picture_of_the_wrong_kind_ends_the_episode_with_that_reason(shape):
     config = settings(["Misdrawn"], custom=custom, use_multiprocessing=False)
     with EnvStateManager(config) as manager, pytest.raises(RolloutError, match="expected text or pictures"):
         manager.reset(seed=0)
+
+
+@pytest.mark.parametrize("name", ["ShowsNothing", "ShowsNoNumbers"])
+def test_an_environment_that_shows_none_ends_its_episode_with_that_reason(name):
+    custom, says = {"Blank": {"env_type": f"unfit_envs:{name}"}}, "it shows None: let render return a text or pictures"
+    with here(["Blank"], custom=custom) as manager, pytest.raises(RolloutError, match=says):
+        manager.reset(seed=1)
 
 
 @pytest.mark.parametrize(

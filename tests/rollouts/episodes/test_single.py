@@ -17,6 +17,7 @@ import gymnasium
 import pytest
 
 from abreast.errors import ConfigError, RolloutError
+from abreast.processes.child import Replaced
 from abreast.rollouts import EnvStateManager, register
 from rollout_helpers import CALM, LAKE, go, kill, plain, settings, villain, workers
 from villain_envs import Counting, CountingConfig
@@ -119,21 +120,16 @@ def test_single_episodes_leave_the_results_of_a_batch_as_they_are(use):
     with EnvStateManager(config(use)) as manager:
         manager.reset(seed=3)
         manager.step(go([0, 1, 2], *["a"] * 10))
-        before = manager.statuses(), copy.deepcopy(manager.caches), without_clock(manager.get_rollout_states())
+        before = manager.statuses(), copy.deepcopy(manager.caches), repr(manager.get_rollout_states())
         for seed in range(6):
             with manager.episode(seed=seed, group_id=0) as episode:
                 episode.step(["a"])
-        assert (manager.statuses(), without_clock(manager.get_rollout_states())) == (before[0], before[2])
+        assert (manager.statuses(), repr(manager.get_rollout_states())) == (before[0], before[2])
         states = manager.get_rollout_states()
         assert states["tags"]["Calm"]["success"] == 1.0, "three of three, and one that is not over"
         assert states["groups"][0] == {"tag": "Calm", "pass@1": 1.0}
         for cache, then in zip(manager.caches, before[1], strict=True):
             assert cache["history"] == then["history"] and cache["group_id"] == then["group_id"]
-
-
-def without_clock(states):
-    tags = {tag: {k: v for k, v in each.items() if "latency" not in k} for tag, each in states["tags"].items()}
-    return repr(tags), states["groups"]
 
 
 def test_figures_of_single_episodes_are_by_the_groups_that_were_given():
@@ -183,11 +179,16 @@ def test_a_manager_for_a_tag_needs_no_groups():
     for concurrency in (0, True, "x"):
         with pytest.raises(RolloutError, match=r"concurrency is .*: expected a whole number, 1 or more"):
             EnvStateManager.for_tag("FrozenLake", concurrency=concurrency)
-    with pytest.raises(ConfigError, match="max_worker"):
-        EnvStateManager.for_tag("FrozenLake", max_worker=2)
+    for make in (EnvStateManager.for_tag, EnvStateManager):
+        with pytest.raises(ConfigError, match="max_worker"):
+            make("FrozenLake" if make == EnvStateManager.for_tag else {}, max_worker=2)
     mine = {"custom_envs": {"Mine": CALM["Calm"]}}
     with EnvStateManager.for_tag("Mine", 3, mine, mode="val") as manager, manager.episode() as episode:
         assert episode.seed == 123
+    with EnvStateManager(
+        {**mine, "es_manager": {"max_workers": 3}}, tags=["Mine"], use_multiprocessing=False
+    ) as manager:
+        assert manager.use_multiprocessing is False and manager.config.es_manager.max_workers == 3
 
 
 def test_an_episode_tells_all_about_itself():
@@ -888,7 +889,7 @@ class SaysSoItself(Live):
     def step(self, action):
         if action == "exit":
             self.effect("x")
-            raise SystemExit
+            raise Replaced  # ends its thread
         return super().step(action)
 
 

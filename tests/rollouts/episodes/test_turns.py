@@ -3,6 +3,8 @@
 import math
 import os
 import signal
+import sys
+import threading
 import time
 
 import pytest
@@ -103,7 +105,7 @@ VILLAINS = {
     "KillsItself": "its worker died: SIGKILL, often out of memory",
     "HangsInStep": "its worker did nothing for 0.7 s",
     "RaisesInStep": "ZeroDivisionError: a villain divides by zero",
-    "AllocatesTooMuch": "MemoryError",
+    "AllocatesTooMuch": "its worker failed: MemoryError",
 }
 
 
@@ -124,10 +126,69 @@ def test_a_villain_ends_alone(name, caplog):
         assert VILLAINS[name] in entry["info"]["error"] and entry["info"]["success"] is False
         assert caches[1]["history"][2]["actions_left"] >= 0
         assert f"environment 1 ({name}) cannot go on: {VILLAINS[name]}" in caplog.text
-        timeouts = manager.get_rollout_states()["tags"][name]["timeouts"]
+        timeouts = manager.get_measurements()[name]["timeouts"]
         assert timeouts == (2 if name == "HangsInStep" else 0)
         assert len(manager.reset(seed=100)) == 8, "the manager goes on"
         assert len(manager.step(go(range(8), "a"))) == 8
+
+
+ENDS = {"sys.exit": "SystemExit: 3 ", "os._exit": "SystemExit: os._exit(3) ", "cancel": "CancelledError: given up "}
+
+
+@pytest.mark.parametrize("use", [False, True, "threads"])
+def test_an_environment_that_ends_the_program_ends_its_episode(use):
+    for way, error in ENDS.items():
+        with EnvStateManager(among_others("EndsTheProgram", use, flag=way)) as manager:
+            manager.reset(seed=0)
+            manager.step(go(range(8), "a"))
+            assert [cache["env_id"] for cache in manager.step(go(range(8), "a"))] == [0, *range(2, 8)]
+            told = manager.caches[1]["history"][1]["info"]["error"]
+            assert told.startswith(f"{error}(villain_envs.py, line "), (way, told)
+            manager.step(go([0, *range(2, 8)], "a"))
+            assert manager.team is None or not manager.team.restarts
+            for env_id, (cache, calm) in enumerate(zip(manager.caches, calm_caches(3), strict=True)):
+                assert env_id == 1 or cache["history"] == calm["history"], (way, env_id)
+
+
+def test_the_processes_that_an_environment_forks_may_end():
+    config = settings(["EndsTheProgram"], [1], 1, villain("EndsTheProgram", flag="child"), use_multiprocessing=False)
+    loop = plain(settings(["Calm"], [1], 1, CALM))
+    loop.reset(0)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        after = manager.step(go([0], "a", "a"))[0]["history"][-1]["state"]
+    total = int(loop.step(go([0], "a", "a"))[0]["history"][-1]["state"].split()[2])
+    assert after == f"2 steps, {total + 7} in all"
+
+
+@pytest.mark.parametrize("use", [False, "threads"])
+def test_a_signal_whose_handler_raises_ends_the_program_and_no_episode(use):
+    """In a turn of the main process: what a worker is at is not interrupted."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+    try:
+        with EnvStateManager(
+            settings(["Counting"], [1], 1, villain("Counting", seconds=0.5), use_multiprocessing=use)
+        ) as manager:
+            manager.reset(seed=0)
+            threading.Timer(0.2, signal.raise_signal, [signal.SIGTERM]).start()
+            with pytest.raises(SystemExit):
+                manager.step(go([0], "a"))
+            assert manager.envs[0].error is None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_worker_that_has_used_up_its_memory_is_replaced():
+    config = workers(["LeaksMemory"], [2], villain("LeaksMemory"), max_workers=1, worker_memory_mb=1000)
+    loop = plain(settings(["Calm"], [2], 1, CALM))
+    with EnvStateManager(config) as manager:
+        for seed in range(8):
+            manager.reset(seed=seed)
+            loop.reset(seed)
+            manager.step(go(range(2), "a"))
+            loop.step(go(range(2), "a"))
+            assert [each["history"] for each in manager.caches] == [each["history"] for each in loop.caches], seed
+        assert manager.team.restarts >= 1
 
 
 @pytest.mark.parametrize(("name", "use"), [("ClosesDescriptors", True), ("KillsWhenPickled", "auto")])
@@ -161,9 +222,8 @@ def test_nothing_that_an_environment_returns_is_run_in_the_main_process(tmp_path
     custom = {**CALM, **villain("RunsCodeWhenRead", flag=str(flag))}
     with EnvStateManager(workers(["RunsCodeWhenRead", "Calm"], [1, 1], custom)) as manager:
         manager.reset(seed=0)
-        assert [cache["env_id"] for cache in manager.step(go(range(2), "a"))] == [1]
-        error = manager.caches[0]["history"][0]["info"]["error"]
-        assert "what it returned cannot be sent" in error and "open" in error and not flag.exists()
+        assert [cache["env_id"] for cache in manager.step(go(range(2), "a"))] == [0, 1]
+        assert manager.envs[0].worker == HERE and not flag.exists()
 
 
 @pytest.mark.parametrize("use", [True, False])
@@ -216,17 +276,13 @@ def test_an_environment_that_raises_is_not_tried_again(use, tmp_path):
         assert len(manager.reset(seed=0)) == 8
 
 
-def test_what_cannot_be_sent_ends_its_episode_and_the_next_lives_here(caplog):
+def test_an_episode_that_returns_what_cannot_be_sent_goes_on_in_the_main_process(caplog):
     with EnvStateManager(among_others("ReturnsUnpicklable")) as manager:
         manager.reset(seed=0)
-        manager.step(go(range(8), "a"))
-        assert [cache["env_id"] for cache in manager.step(go(range(8), "a"))] == [0, *range(2, 8)]
-        assert "what it returned cannot be sent" in manager.caches[1]["history"][1]["info"]["error"]
-        assert "cannot be sent" in caplog.text
-        manager.reset(seed=0)
-        assert manager.envs[1].worker == -1 and manager.envs[2].worker != -1
         for _ in range(3):
             assert len(manager.step(go(range(8), "a"))) == 8
+        assert "cannot live in worker processes: what it returned cannot be sent" in caplog.text
+        assert manager.envs[1].worker == HERE and manager.envs[2].worker != HERE
         for cache, calm in zip(manager.caches, calm_caches(3), strict=True):
             assert [entry["state"] for entry in cache["history"]] == [entry["state"] for entry in calm["history"]]
         assert callable(manager.caches[1]["history"][1]["info"]["function"])
@@ -293,7 +349,7 @@ def test_playing_a_long_episode_again_is_no_silence():
             manager.step(go([0], "a"))
         kill(*manager.worker_pids)
         assert manager.step(go([0], "a"))[0]["history"][-1]["state"].startswith("6 steps")
-        assert manager.get_rollout_states()["tags"]["Counting"]["timeouts"] == 0
+        assert manager.get_measurements()["Counting"]["timeouts"] == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGRTMIN + 6, signal.SIGABRT])

@@ -34,7 +34,7 @@ def test_one_that_hangs_here_ends_alone(name, use, caplog, monkeypatch):
         for env_id in (0, 2, 3):
             assert manager.caches[env_id]["history"] == loop.caches[env_id]["history"]
         assert manager.caches[1]["history"][1]["info"] == {"success": False, "error": "its turn took longer than 0.2 s"}
-        assert manager.get_rollout_states()["tags"][name]["timeouts"] == 2
+        assert manager.get_measurements()[name]["timeouts"] == 2
         assert "(most recent call last)" not in caplog.text and "in strike" in caplog.text
         assert f"environment 1 ({name}) has been at one turn in the main process for 0.2 s" in caplog.text
         assert len(manager.reset(seed=100)) == 4, "the manager goes on"
@@ -62,7 +62,7 @@ def test_playing_a_long_episode_again_is_no_hang():
         for turn in range(8):
             manager.use_multiprocessing = turn < 7
             assert manager.step(go([0], "a")) == loop.step(go([0], "a"))
-        assert manager.get_rollout_states()["tags"]["Counting"]["timeouts"] == 0
+        assert manager.get_measurements()["Counting"]["timeouts"] == 0
 
 
 def test_without_a_timeout_there_is_no_watchdog_thread():

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import random
 import threading
 import time
 
@@ -293,3 +294,40 @@ def test_turns_that_threads_take_at_once_are_not_taken_for_waiting():
         for _ in range(3):
             episode.step(["a"])
         assert timing.waits
+
+
+def test_environments_that_draw_from_shared_generators_play_the_same_episodes_wherever_they_live(caplog):
+    config = settings(
+        ["Draws"],
+        [6],
+        1,
+        {"Draws": {"env_type": "stranger_envs:DrawsFromShared", "max_actions_per_traj": 10}},
+        max_workers=2,
+    )
+    random.seed(1)
+    expected, found = random.Random(1).random(), []
+    eager = PlacementRules(turn_message_s=0.0, order_s=0.0, cheap_turn_s=0.0, gain=1.0, worth_s=-1.0, enough_s=0.0)
+    for use in (False, True, "threads", "auto"):
+        with EnvStateManager(config, rules=eager) as manager:
+            manager.use_multiprocessing = use
+            for seed in (7, 3):
+                manager.reset(seed=seed)
+                for turn in range(10):
+                    if manager.worker_pids and turn == 4:
+                        kill(manager.worker_pids[0])
+                    manager.step(go(range(6), "0"))
+            assert bool(manager.worker_pids) == (use in (True, "auto"))
+            found.append([[entry["state"] for entry in cache["history"]] for cache in manager.caches])
+        told = [record.message for record in caplog.records if "shares" in record.message]
+        assert len(told) == 1 and "Draws" in told[0] and "the module random and numpy.random" in told[0]
+        caplog.clear()
+    assert found[0] == found[1] == found[2] == found[3] and len({states[-1] for states in found[0]}) == 6
+    with EnvStateManager(config) as manager:
+        manager.use_multiprocessing = False
+        with manager.episode(seed=8) as other:
+            other.step(["0"])
+        with manager.episode(seed=4) as episode:
+            for _ in range(10):
+                episode.step(["0"])
+        assert [entry["state"] for entry in episode.slot.history] == found[0][1]
+    assert random.random() == expected

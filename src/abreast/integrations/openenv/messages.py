@@ -115,14 +115,16 @@ def dump(value: Any) -> str:
     return json.dumps(value, default=_plain)
 
 
-def observed(episode: SingleEpisode, step: Step | None, penalty: float, metadata: dict[str, Any], chat: bool) -> Any:
+def observed(
+    episode: SingleEpisode, step: Step | None, penalty: float, metadata: dict[str, Any], chat: bool
+) -> dict[str, Any]:
     """What a reset (without a step) or a turn has shown. A penalty is told beside the reward, not within it."""
     names = (episode.tag.config.action_lookup or {}).values()
     told = {
         **metadata,
         "tag": episode.tag.name,
         "seed": episode.seed,
-        "success": episode.success,
+        "success": None if episode.tally.is_silent else episode.success,
         "truncated": episode.truncated,
         "penalty": penalty,
         "invalid": list(step.invalid) if step else [],

@@ -96,8 +96,7 @@ class Session:
     def _observed(self, step: Any, penalty: float) -> dict[str, Any]:
         assert self._episode is not None
         told = {"session_id": self.id, "episode_id": self._wants.episode_id}
-        shown: dict[str, Any] = observed(self._episode, step, penalty, told, self._wants.messages)
-        return shown
+        return observed(self._episode, step, penalty, told, self._wants.messages)
 
     def _state(self) -> dict[str, Any]:
         episode = self._episode

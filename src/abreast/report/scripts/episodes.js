@@ -2,7 +2,7 @@
 
 function rolloutRow(run) {
   const { table: list } = run,
-    rows = ended(run),
+    rows = [...list.tag.keys()],
     tags = [...new Set(list.tag)];
   const tokens = list.prompt.reduce((sum, count, at) => sum + count + list.completion[at], 0);
   return [
@@ -11,32 +11,35 @@ function rolloutRow(run) {
     run.settings.policy ?? "–",
     state(run),
     run.settings.episodes ? `${tell(run.episodes)} of ${tell(+run.settings.episodes)}` : tell(run.episodes),
-    percent(mean(rows.map(at => +list.success[at]))),
+    percent(success(list, rows)),
     tell(mean(rows.map(at => list.reward[at]))),
     tell(mean(rows.map(at => list.score[at]))),
     tell(tokens),
   ];
 }
 
-/** Episodes that came to an end of their own: means are over these. */
-const ended = run => [...run.table.episode.keys()].filter(at => run.table.error[at] === null);
+/** Of these episodes, how many succeeded; those of tags whose environment never says it are left out. */
+function success(list, rows) {
+  const silent = new Set(list.tag.filter((_, at) => list.success[at] === null));
+  list.tag.forEach((tag, at) => list.success[at] && silent.delete(tag));
+  return mean(rows.filter(at => !silent.has(list.tag[at])).map(at => +list.success[at]));
+}
 
 function rolloutFigures() {
   const rows = [];
   for (const run of runs) {
     const { table: list } = run;
     for (const tag of [...new Set(list.tag)].sort()) {
-      const all = [...list.tag.keys()].filter(at => list.tag[at] === tag),
-        own = all.filter(at => list.error[at] === null);
+      const own = [...list.tag.keys()].filter(at => list.tag[at] === tag);
       const of = name => mean(own.map(at => +list[name][at]));
       const given = own.reduce((sum, at) => sum + list.num_given[at], 0),
         invalid = own.reduce((sum, at) => sum + list.num_invalid[at], 0);
       rows.push([
         ...(runs.length > 1 ? [run.name] : []),
         tag,
-        tell(all.length),
-        tell(all.length - own.length),
-        percent(of("success")),
+        tell(own.length),
+        tell(own.filter(at => list.error[at] !== null).length),
+        percent(success(list, own)),
         tell(of("reward")),
         tell(of("penalty")),
         tell(of("score")),
@@ -65,7 +68,7 @@ function rolloutFigures() {
   ];
   const times = runs.flatMap(run => latencies(run).map(row => (runs.length > 1 ? [run.name, ...row] : row)));
   return [
-    el("h3", {}, "Means over the episodes that ended of their own"),
+    el("h3", {}, "Means over all episodes; one that could not go on counts as no success"),
     rows.length ? table(heads, rows) : empty("No episode has ended yet: trajectories.jsonl has no whole line."),
     el("h3", {}, "Latency"),
     times.length
@@ -224,7 +227,8 @@ async function filterEpisodes(isText = false) {
   browser.rows = [...list.episode.keys()].filter(fits);
   const sign = choice.down ? -1 : 1;
   browser.rows.sort((one, other) => {
-    const [a, b] = [cellOf(list, choice.sort, one) ?? "", cellOf(list, choice.sort, other) ?? ""];
+    const none = choice.sort === "success" ? 0.5 : ""; // unknown: between no and yes
+    const [a, b] = [cellOf(list, choice.sort, one) ?? none, cellOf(list, choice.sort, other) ?? none];
     return sign * (a < b ? -1 : a > b ? 1 : 0) || list.episode[one] - list.episode[other];
   });
   const beyond =
@@ -258,7 +262,8 @@ function fillList() {
       open = () => openEpisode(number);
     const cells = COLUMNS.map(([key]) => {
       const value = cellOf(columns, key, at);
-      if (key === "success") return el("td", { class: value ? "good" : "bad" }, value ? "yes" : "no");
+      if (key === "success")
+        return value === null ? el("td", {}, "–") : el("td", { class: value ? "good" : "bad" }, value ? "yes" : "no");
       return el(
         "td",
         { class: typeof value === "number" ? "number" : "", title: key === "error" ? (value ?? "") : "" },
@@ -350,7 +355,7 @@ async function openEpisode(number) {
     messages = listOf(line.messages);
   const facts = [
     `${line.tag}, seed ${line.seed}, group ${line.group_id}`,
-    line.success ? "success" : "no success",
+    line.success ? "success" : line.success === null ? "success unknown" : "no success",
     `reward ${tell(line.reward)}`,
     `penalty ${tell(line.penalty)}`,
     `score ${tell(line.score)}`,

@@ -39,6 +39,8 @@ class Adapted:
     """Whether they send along what they have returned: see `Reporter`."""
     is_replayable: bool = True
     """What their configuration says (`EnvConfig.is_replayable`)."""
+    shows_each: bool = False
+    """Whether the text after each action of a turn is wanted, not only after the last: it is the result of a tool call."""
 
     def __call__(self, config: Any) -> Any:
         env = adapt(self.make(config), config, self.mode)

@@ -57,6 +57,14 @@ def two_values(result: Any) -> tuple[Any, dict[str, Any]]:
     return result, {}
 
 
+def number_of(reward: Any) -> float:
+    """Return a reward as a number, or raise a RolloutError that shows the value."""
+    try:
+        return float(reward)
+    except (TypeError, ValueError):
+        raise RolloutError(f"its reward is {short(reward)}, expected a finite number.") from None
+
+
 def five_values(result: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
     """What `step` returned, in Gymnasium's form: (observation, reward, terminated, truncated, info)."""
     if isinstance(result, tuple) and len(result) == 5:
@@ -68,4 +76,4 @@ def five_values(result: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         )
     observation, reward, done, info = result
     was_cut = bool(info.get("TimeLimit.truncated", False))
-    return observation, float(reward), bool(done) and not was_cut, was_cut, info
+    return observation, number_of(reward), bool(done) and not was_cut, was_cut, info

@@ -19,14 +19,11 @@ class FourTuple(Adapter):
         self._mode = mode
         self._takes = _arguments(env)
         self._seeds_itself = "seed" not in self._takes and callable(getattr(env, "seed", None))
+        self.takes_seed = self._seeds_itself or "seed" in self._takes
+        """Whether it can be given a seed."""
         self._render_with = _render_mode(env)
         if self._render_with == NEVER:
             self.render_mode = None
-
-    @property
-    def takes_seed(self) -> bool:
-        """Whether it can be given a seed."""
-        return self._seeds_itself or "seed" in self._takes
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""

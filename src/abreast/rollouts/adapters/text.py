@@ -7,7 +7,7 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from abreast.errors import RolloutError, short
 from abreast.rollouts.adapters.actions import Actions, Names, action_space_of, names_of
-from abreast.rollouts.adapters.base import Adapter, five_values, two_values
+from abreast.rollouts.adapters.base import Adapter, five_values, number_of, two_values
 from abreast.rollouts.adapters.observations import text_of, without_escapes
 
 INFO_KEYS = frozenset({"success", "action_is_valid", "action_is_effective"})
@@ -60,7 +60,6 @@ class TextAdapter(Adapter):
         """Begin an episode."""
         observation, info = two_values(self._env.reset(seed=seed))
         self._observation, self._total = copy.deepcopy(observation), 0.0  # it could change what it has returned
-        info = dict(info)  # its own may be kept
         self._list_actions(info)
         return observation, info
 
@@ -71,7 +70,7 @@ class TextAdapter(Adapter):
             info = {"success": False, "action_is_valid": False, "action_is_effective": False}
             return self._observation, 0.0, False, False, info
         observation, reward, terminated, truncated, info = five_values(self._env.step(known))
-        self._total += float(reward)
+        self._total += number_of(reward)
         missing = INFO_KEYS - info.keys()
         self.filled |= missing
         info = dict(info)
@@ -89,7 +88,7 @@ class TextAdapter(Adapter):
         """A text, or a picture if that is its render mode."""
         drawn = self._env.render() if self._drawn else None
         if drawn is None:
-            return text_of(self._observation)
+            return None if self._observation is None else text_of(self._observation)
         if isinstance(drawn, str):
             return without_escapes(drawn)
         if not isinstance(drawn, list | tuple):

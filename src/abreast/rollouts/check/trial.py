@@ -1,7 +1,7 @@
 """The environment that is checked: found by name, and played."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +14,14 @@ from abreast.checking import Fault, Trace
 from abreast.errors import AbreastError, short, words
 from abreast.rollouts.adapters import FourTuple, TextAdapter
 from abreast.rollouts.drivers.policies.local import listed_action
-from abreast.rollouts.episodes.episode import Episode, TurnResult
+from abreast.rollouts.episodes.episode import BUILD_S, Episode, TurnResult
 from abreast.rollouts.registry import find_tag
 
 SEED = 1
 STEPS = 12
 """Actions of an episode that is played for a check."""
+LIMIT_S = 60.0
+"""Seconds that a call of the environment may take, but for making it."""
 
 
 @dataclass(eq=False)
@@ -47,12 +49,18 @@ class Trial:
     target: str
     factory: Callable[[Any], Any]
     config: Any
+    custom: Mapping[str, Any] | None = None
+    """Tags of the user, among them the target's own settings."""
     made: list[Any] = field(default_factory=list)
     steps: int = STEPS
     """Actions of an episode; fewer after one of them has raised, so that the other checks have something to look at."""
 
+    doing: Callable[[tuple[str, int | None, float]], object] = lambda what: None
+    """Called before the environment is: with the call in words, the actions before it, and the seconds it may take."""
+
     def make(self, config: Any = None) -> Any:
         """A new instance; `config` is ignored, there is only one."""
+        self.doing(("making it", None, BUILD_S))
         env = self.factory(self.config)
         if not callable(getattr(env, "reset", None)) or not callable(getattr(env, "step", None)):
             raise Fault(f"making it returned {short(env)}, which has no reset and step: return a gymnasium.Env.")
@@ -75,12 +83,14 @@ class Trial:
         space = copy.deepcopy(getattr(env, "action_space", None))  # instances may share it
         if space is not None:
             space.seed(0)
+        self.doing(("reset", None, LIMIT_S))
         observation, info = begin(env, seed)
         yield Shown("reset", copy.deepcopy(observation), _shown(env), info=info)
         for number in range(self.steps):
             action = None
             try:
                 action = self._choose(env, space, observation, info, rng)
+                self.doing((f"the action {short(action)}, number {number + 1} of an episode,", number, LIMIT_S))
                 observation, reward, terminated, truncated, info = step(env, action)
             except (Exception, SystemExit) as error:
                 self.steps = number
@@ -108,6 +118,7 @@ class Trial:
         episode = Episode(self.make, self.config)
         texts = [lookup[action] if lookup else action for action in actions]
         for number, text in enumerate([None, *texts]):
+            self.doing((f"the turn {number} of an episode, with {short(text)},", None, LIMIT_S))
             turn = episode.start(SEED) if number == 0 else episode.take([text], 1)
             if turn.failure is not None:
                 raise Fault(f"it raised {turn.failure}.")
@@ -128,9 +139,9 @@ class Trial:
         return env.actions.write(space.sample()) if isinstance(env, TextAdapter) else str(space.sample())
 
 
-def digests_of(target: str, actions: Sequence[Any]) -> Trace:
-    """The digests of an episode with these actions, as rollouts compute them."""
-    with closing(find_trial(target)) as trial:
+def digests_of(target: str, custom: Mapping[str, Any] | None, actions: Sequence[Any]) -> Trace:
+    """Return the digests of an episode with these actions, as rollouts compute them."""
+    with closing(find_trial(target, custom)) as trial:
         return [(place(number), turn[0].take_digest()[1]) for number, turn in enumerate(trial.turns(actions))]
 
 
@@ -168,10 +179,10 @@ def _shown(env: Any) -> Any:
     return None if getattr(env, "render_mode", "text") is None else copy.deepcopy(env.render())
 
 
-def find_trial(target: str) -> Trial:
-    """The environment of MODULE:ENV, of a type or a tag, or of an id of Gymnasium."""
-    tag = find_tag(target, {})
-    return Trial(target, tag.kind.env, tag.config)
+def find_trial(target: str, custom: Mapping[str, Any] | None = None) -> Trial:
+    """Return the environment of MODULE:ENV, of a type or a tag (of `custom`, too), or of an id of Gymnasium."""
+    tag = find_tag(target, custom or {})
+    return Trial(target, tag.kind.env, tag.config, custom)
 
 
 def told(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Texts without what would break a chat or a terminal: special tokens, halves of characters, control characters."""
+"""Texts without what would break a chat: special tokens, halves of characters, null bytes."""
 
 import re
 from collections.abc import Sequence
@@ -7,9 +7,6 @@ from abreast.rollouts.context.config import REPLACEMENT
 
 _NAMED = r"<[|｜][^<>|｜\s]{1,60}[|｜]>"
 """The form that most special tokens have, such as <|im_end|>; DeepSeek's have a wide bar."""
-
-_UNSHOWN = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\u202a-\\u202e\\u2066-\\u2069]")
-"""Control characters but for line feeds and tabs, halves of characters, and marks that turn the direction of writing."""
 
 
 class Cleaner:
@@ -37,8 +34,3 @@ def encodable(text: str) -> str:
     if not text.isascii():
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text.replace("\0", "")
-
-
-def printable(text: str) -> str:
-    """The text without what a terminal would take for an order, or could not show; lines stay."""
-    return _UNSHOWN.sub(REPLACEMENT, text)

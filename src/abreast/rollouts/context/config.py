@@ -30,6 +30,8 @@ _FILLED_IN: Mapping[str, frozenset[str]] = MappingProxyType(
         "reward": frozenset({"turn", "reward"}),
         "no_action": frozenset({"turn"}),
         "tool_call": frozenset({"turn", "names"}),
+        "result": frozenset({"number", "name"}),
+        "not_executed": frozenset({"why"}),
         "available": frozenset({"actions"}),
         "actions_left": frozenset({"actions_left"}),
     }
@@ -68,6 +70,12 @@ class PromptTexts(Section):
     """If the turn before had none."""
     tool_call: str = "Your answer in turn {turn} had no valid action: it called {names}, and no tools can be called.\n"
     """In its place, if the answer called tools."""
+    result: str = "Result of call {number}, {name}:\n"
+    """With `tools`: stands before the result of each call, where the text of an answer holds several."""
+    not_executed: str = "Not executed: {why}"
+    """With `tools`: the result of a call that was not executed."""
+    executed: str = "Executed."
+    """With `tools`: the result of an executed call after which no text was shown."""
     available: str = "\nActions available now:\n{actions}"
     """The actions that the environment lists, one a line."""
     actions_left: str = "\nActions left: {actions_left}"

@@ -9,6 +9,7 @@ keep what they have computed for a prompt, and an episode can be trained on as o
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from abreast.errors import RolloutError
@@ -16,7 +17,7 @@ from abreast.rollouts.context.cleaning import Cleaner
 from abreast.rollouts.context.config import MANY_ACTIONS, ContextConfig
 from abreast.rollouts.context.parsing import Parsed, Parser
 from abreast.rollouts.context.pictures import ImageForm, Piece, content_of, pieces_of, text_part
-from abreast.rollouts.context.tools import SEE_BELOW, Tools, call_messages, call_text
+from abreast.rollouts.context.tools import MOST, Call, Tools, call_messages, call_text
 from abreast.rollouts.registry import Tag
 
 Message = dict[str, Any]
@@ -77,8 +78,15 @@ class Context:
         messages: list[Message] = [{"role": "system", "content": self.system}] if self.system else []
         for number in shown:
             begin = [f"{self._beginning(cache)}\n\n"] if number == first else []
-            content = content_of([*begin, *self._turn(cache, number, images)])
-            messages += self._told(messages[-1] if number > first else {}, content)
+            calls = messages[-1].get("tool_calls") if number > first else None
+            before = history[number - 1] if number else {}
+            results = self._results(before, self._turn(cache, number, images), is_labelled=not calls)
+            messages += [
+                {"role": "tool", "tool_call_id": call["id"], "content": content_of(result)}
+                for call, result in zip(calls or (), results, strict=bool(calls))
+            ]
+            if not calls:
+                messages.append({"role": "user", "content": content_of([*begin, *chain(*results)])})
             if number < answered:
                 messages.append(self._answer(history[number], number))
         if images == "pil" and any(isinstance(message["content"], list) for message in messages):
@@ -89,21 +97,34 @@ class Context:
 
     def _answer(self, entry: Mapping[str, Any], number: int) -> Message:
         """The message of an answer."""
-        shown, calls = self.shown(entry)[0], entry.get("calls") if self.tools else None
+        calls = entry.get("calls") if self.tools else None
         if not calls:
-            return {"role": "assistant", "content": shown}
+            return {"role": "assistant", "content": self.shown(entry)[0]}
         written = self.with_tool_calls("", [(call["name"], call["arguments"]) for call in calls])
-        return call_messages(shown.removesuffix(written), calls, number)
+        texts = {key: str(entry.get(key) or "").removesuffix(written) for key in ("llm_raw_response", "llm_response")}
+        return call_messages(self.shown(texts)[0], calls, number)
 
-    def _told(self, answer: Message, content: Any) -> list[Message]:
-        """The messages that tell what came of an answer: the user's, or, if it has calls beside its text, of the tools."""
-        ids = [call["id"] for call in answer.get("tool_calls", ())]
-        if not ids:
-            return [{"role": "user", "content": content}]
-        results = [*[SEE_BELOW] * (len(ids) - 1), content]
-        return [
-            {"role": "tool", "tool_call_id": call, "content": result} for call, result in zip(ids, results, strict=True)
-        ]
+    def _results(self, before: Mapping[str, Any], turn: Sequence[Piece], is_labelled: bool) -> list[list[Piece]]:
+        """Return the result of each call of the turn before; without calls, what is said in this turn, alone.
+
+        What is said in this turn is the result of the last call that was executed, or else a part of that of the last.
+        `is_labelled`: whether the results of several calls tell to which they belong.
+        """
+        calls, texts, results = _calls_of(before), self.config.texts, list[list[Piece]]()
+        last = max((place for place, call in enumerate(calls) if "why" not in call), default=len(calls) - 1)
+        for place, call in enumerate(calls):
+            label = texts.result.format(number=place + 1, name=call["name"]) if is_labelled and len(calls) > 1 else ""
+            gap, why = "\n\n" if label and place else "", call.get("why")
+            told = (
+                texts.not_executed.format(why=why)
+                if why
+                else ""
+                if place == last
+                else call.get("result") or texts.executed
+            )
+            end = ["\n" if told else "", *turn] if place == last else []
+            results.append([self._clean(f"{gap}{label}{told}"), *end])
+        return results or [[*turn]]
 
     def answered(self, cache: Mapping[str, Any]) -> int:
         """How many turns of an episode have an answer."""
@@ -115,8 +136,7 @@ class Context:
         raw, response = entry.get("llm_raw_response") or "", entry.get("llm_response") or ""
         text = raw or response if self.config.answers == "raw" else response or raw
         if not text and entry.get("actions"):
-            form = self._parser.form if self.tools is None else self._as_calls
-            text = form("", list(entry["actions"]))
+            text = (self.tools or self._parser).form("", list(entry["actions"]))
         most = self.config.max_response_chars
         shown, token = self._clean.cut(self._parser.opened(text)[:most])
         return shown, "" if token is None and len(text) > most else token
@@ -133,33 +153,43 @@ class Context:
 
     def parse(self, answer: str) -> Parsed:
         """What an answer says."""
+        return self._read(answer)[0]
+
+    def _read(self, answer: str, calls: Sequence[tuple[str, str]] = ()) -> tuple[Parsed, list[Call]]:
+        """Return what an answer says, and its calls; `calls` are those that a server has taken out of it."""
         if self.tools is None or not isinstance(answer, str):
-            return self._parser(answer)
-        return self.tools.read(self._clean.cut(answer[: self.config.max_response_chars])[0])
+            return self._parser(answer), []
+        return self.tools.read(self._clean.cut(answer[: self.config.max_response_chars])[0], calls)
 
     def with_tool_calls(self, answer: str, calls: Sequence[tuple[str, str]]) -> str:
         """An answer, with the tools that it called, by name and arguments, as `tool_call_form` writes them."""
         if self.tools is not None:
-            return answer + "".join(call_text(name, given) for name, given in calls)
+            return answer + "".join(call_text(name, given) for name, given in calls[:MOST])
         form = self.config.tool_call_form or ""
         return answer + "".join(form.replace("{name}", name).replace("{arguments}", given) for name, given in calls)
 
-    def input(self, env_id: int, answer: str) -> dict[str, Any]:
-        """The input of `EnvStateManager.step` for an answer."""
-        parsed = self.parse(answer)
+    def input(self, env_id: int, answer: str, calls: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+        """Return the input of `EnvStateManager.step` for an answer.
+
+        Args:
+            env_id: number of the environment.
+            answer: the text of a model; it may end with `calls`, as `with_tool_calls` writes them.
+            calls: names and arguments (JSON texts) of the `tool_calls` in a server's message.
+        """
+        written = self.with_tool_calls("", calls)
+        text = answer.removesuffix(written) if calls else answer
+        taken = calls if self.tools is not None else ()  # otherwise they are read as text
+        parsed, found = self._read(text if taken else f"{text}{written}" if calls else answer, taken)
         return {
             "env_id": env_id,
-            "llm_raw_response": answer,
-            "llm_response": parsed.response,
+            "llm_raw_response": f"{text}{written}" if calls else answer,
+            "llm_response": f"{parsed.think}{written}" if taken else parsed.response,
             "actions": parsed.actions,
             "format_is_valid": parsed.is_valid,
+            **({"calls" if taken else "text_calls": found} if found else {}),
         }
 
     # ---- inside
-
-    def _as_calls(self, think: str, actions: Sequence[str]) -> str:
-        assert self.tools is not None
-        return think + "".join(map(self.tools.written, actions))
 
     def _fixed_parts(self) -> dict[str, str]:
         """The parts of texts that are the same in all turns of all episodes."""
@@ -202,7 +232,7 @@ class Context:
                 reward = texts.reward.format(turn=number, reward=f"{float(before['reward']):.6g}")
             if not before["actions"] and before.get("tool_calls") and self.tools is None:
                 no_action = texts.tool_call.format(turn=number, names=", ".join(map(self._clean, before["tool_calls"])))
-            elif not before["actions"]:
+            elif not before["actions"] and not _calls_of(before):
                 no_action = texts.no_action.format(turn=number)
         listed = self._available(_mapping(cache.get("info") if before is None else before.get("info")))
         shown = texts.turn.format(
@@ -235,6 +265,11 @@ def _history(cache: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not history:
         raise RolloutError("the cache has no first state, so there is nothing to ask a model: call reset first.")
     return history
+
+
+def _calls_of(entry: Mapping[str, Any]) -> Sequence[Call]:
+    """Return the calls of an answer, with what came of each; see `outcomes`."""
+    return entry.get("calls") or entry.get("text_calls") or ()
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

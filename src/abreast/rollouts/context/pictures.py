@@ -55,5 +55,7 @@ def text_part(text: str) -> dict[str, Any]:
 def _picture(image: Any, form: ImageForm) -> dict[str, Any]:
     if form == "pil":
         return {"type": "image", "image": image}
+    if isinstance(image, str):  # the name of a file stands for it, in an episode that was read from one
+        form = str
     url = form(image) if callable(form) else f"data:image/png;base64,{base64.b64encode(png_of(image)).decode()}"
     return {"type": "image_url", "image_url": {"url": url}}

@@ -1,5 +1,6 @@
 """The first prompt of a tag, as text: for `abreast envs` and the READMEs."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +10,16 @@ from abreast.rollouts.manager import EnvStateManager
 
 
 def first_prompt(name: str, config: RolloutConfig | None = None) -> str:
-    """The messages that ask for the first action of a tag's first episode, in training."""
+    """Return the messages that ask for the first action of a tag's first episode, in training, and its tools."""
     with (
         EnvStateManager.for_tag(name, config=config, use_multiprocessing=False) as manager,
         manager.episode(seed=manager.config.seed.train) as episode,
     ):
-        return as_text(Context(episode.tag).messages(episode.cache, images="pil"))
+        context = Context(episode.tag)
+        tools = [json.dumps(each["function"]) for each in (context.tools.schemas if context.tools else ())]
+        return as_text(
+            [*context.messages(episode.cache, images="pil"), *({"role": "tool", "content": each} for each in tools)]
+        )
 
 
 def as_text(messages: list[dict[str, Any]]) -> str:

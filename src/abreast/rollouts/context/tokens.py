@@ -248,10 +248,10 @@ def _shortened(make: Callable[[int], T], firsts: range, context: Context, length
             return made
         if context.config.when_too_long == "refuse":
             break
-    kept = "" if context.config.when_too_long == "refuse" else ", even with its last turn alone"
+    is_cut = context.config.when_too_long == "drop_oldest"
     raise RolloutError(
-        f"the prompt has {size:,} tokens{kept}, but max_prompt_tokens is {most:,}: raise it, or set history_window or"
-        " when_too_long: drop_oldest."
+        f"the prompt has {size:,} tokens{', even with its last turn alone' if is_cut else ''}, but max_prompt_tokens is"
+        f" {most:,}: raise it{'' if is_cut else ', or set history_window or when_too_long: drop_oldest'}."
     )
 
 

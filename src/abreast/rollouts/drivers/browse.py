@@ -8,11 +8,10 @@ from typing import Any
 from rich.table import Table
 
 from abreast.errors import RolloutError
-from abreast.rollouts.context.cleaning import printable
 from abreast.rollouts.context.preview import as_text
 from abreast.rollouts.drivers.lines import Line
 
-SORT_KEYS = ("episode", "reward", "score", "turns", "seed")
+SORT_KEYS = ("episode", "reward", "score", "success", "turns", "seed")
 
 
 def select_lines(
@@ -50,8 +49,14 @@ def sort_lines(lines: Iterable[Line], key: str) -> list[Line]:
         raise RolloutError(
             f"cannot sort by {key!r}: expected one of {', '.join(SORT_KEYS)}, with a - before it for descending."
         )
-    value: Callable[[Line], Any] = (lambda line: len(line["answers"])) if name == "turns" else itemgetter(name)
+    value: Callable[[Line], Any] = {
+        "turns": lambda line: len(line["answers"]),
+        "success": lambda line: 0.5 if line["success"] is None else line["success"],  # unknown: between no and yes
+    }.get(name, itemgetter(name))
     return sorted(lines, key=lambda line: (value(line), line["episode"]), reverse=key.startswith("-"))
+
+
+SUCCESS = {True: "yes", False: "no", None: "–"}
 
 
 def table_of(lines: Sequence[Line], width: int | None) -> Table:
@@ -67,22 +72,22 @@ def table_of(lines: Sequence[Line], width: int | None) -> Table:
         tokens, penalty = line["tokens"]["prompt"] + line["tokens"]["completion"], line["penalty"]
         table.add_row(
             str(line["episode"]),
-            printable(line["tag"]),
+            line["tag"],
             str(line["seed"]),
             str(line["group_id"]),
             f"{line['reward']:.3f}",
             f"{penalty:.3f}" if penalty else "",
             f"{line['score']:.3f}",
-            "yes" if line["success"] else "no",
+            SUCCESS[line["success"]],
             str(len(line["answers"])),
             f"{tokens:,}" if tokens else "",
-            printable(" ".join((line["error"] or "").split())),
+            " ".join((line["error"] or "").split()),
         )
     return table
 
 
 def text_of(line: Line) -> str:
-    """All of an episode, as a terminal can show it: prompts, answers, rewards, and how it ended."""
+    """Return all of an episode as text: prompts, answers, rewards, and how it ended."""
     about = f"episode {line['episode']}: {line['tag']}, seed {line['seed']}, group {line['group_id']}"
     parts, messages = [about], list[dict[str, Any]](line["messages"])
     turn, rewards = 0, line["rewards"]
@@ -98,11 +103,11 @@ def text_of(line: Line) -> str:
             turn += 1
     if line["history"]:
         parts.append(f"[last state]\n{line['history'][-1].get('state', '')}")
-    how = "success" if line["success"] else "no success"
+    how = {True: "success", False: "no success", None: "success unknown"}[line["success"]]
     parts.append(
         f"[end] {how}, score {line['score']:g} (reward {line['reward']:g}, penalty {line['penalty']:g}),"
         f" {len(line['answers'])} turns, {line['num_actions']} actions"
     )
     if line["error"]:
         parts.append(f"[error] {line['error']}")
-    return printable("\n\n".join(parts))
+    return "\n\n".join(parts)

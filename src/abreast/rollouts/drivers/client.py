@@ -18,8 +18,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from abreast.errors import RolloutError
-from abreast.rollouts.context.cleaning import printable
+from abreast.errors import RolloutError, printable
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.sampled import Sampled
 from abreast.rollouts.drivers.config import ServerConfig
@@ -49,8 +48,9 @@ class OpenAIPolicy(Policy):
 
     def __init__(self, config: ServerConfig) -> None:
         if config.base_url is None:
-            example = "--base-url http://localhost:8000/v1"
-            raise RolloutError(f"the policy openai needs a server: give its address, say {example}.")
+            raise RolloutError(
+                "the policy openai needs a server: give its address, say --base-url http://localhost:8000/v1."
+            )
         try:
             import aiohttp
         except ImportError:
@@ -184,8 +184,9 @@ class OpenAIPolicy(Policy):
             raise RolloutError(f"{self._url} redirects to {there}: give the address that answers itself.")
         if status in (401, 403):
             given = "no key was given" if name is None else f"the key in {name} is not the right one"
-            refusal = f"the server at {self._url} refuses access (status {status}), {given}"
-            raise RolloutError(f"{refusal}: name the variable with --api-key-env.")
+            raise RolloutError(
+                f"the server at {self._url} refuses access (status {status}), {given}: name the variable with --api-key-env."
+            )
         return response, bytes(content)
 
     async def _list_models(self, path: str) -> list[str]:
@@ -195,8 +196,10 @@ class OpenAIPolicy(Policy):
             return [str(each["id"]) for each in json.loads(content)["data"]] if response.status == 200 else []
         except (Transient, ValueError, KeyError, TypeError, RecursionError) as fault:
             if isinstance(fault.__cause__, (self._aiohttp.ClientConnectorError, self._aiohttp.InvalidURL)):
-                why = f"no server answers at {self._url} ({self._quoted(str(fault.__cause__))})"
-                raise RolloutError(f"{why}: start one, or correct --base-url.") from None
+                raise RolloutError(
+                    f"no server answers at {self._url} ({self._quoted(str(fault.__cause__))}): start one, or correct"
+                    " --base-url."
+                ) from None
             return []
 
     def _quoted(self, said: str) -> str:

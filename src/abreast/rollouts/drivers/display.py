@@ -4,7 +4,7 @@ import time
 
 from abreast.display import Display, HasTeam, Shown
 from abreast.rollouts.drivers.policies.base import Counts
-from abreast.rollouts.drivers.results import SESSION, Results
+from abreast.rollouts.drivers.results import SESSION, Results, percent
 
 
 class RolloutDisplay(Display):
@@ -40,7 +40,12 @@ class RolloutDisplay(Display):
     def figures(self) -> Shown:
         over, done, mean = self._results.episodes, len(self._results.tallies), self._results.mean
         left_s = self._elapsed_s / done * (self._episodes - over) if done else None
-        means = [f"success {mean('success'):.0%}", f"reward {mean('reward'):.2f}", f"score {mean('score'):.2f}"]
+        means = [
+            f"success {percent(mean('success'), 0)}",
+            f"reward {mean('reward'):.2f}",
+            f"score {mean('score'):.2f}",
+            *([f"{len(self._results.errors):,} could not go on"] if self._results.errors else []),
+        ]
         below = ["  ".join(means)] if over else []
         if self._counts is not None:
             asked = f"{self._counts.requests:,} requests, {self._counts.retries:,} again"

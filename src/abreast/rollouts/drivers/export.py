@@ -22,6 +22,7 @@ what the model saw, also with a history window, or with a chat template that rem
 import hashlib
 import io
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -44,6 +45,8 @@ from abreast.rollouts.drivers.trajectories import read_run
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag, find_tag
 
+log = logging.getLogger("abreast")
+
 NONE = Tokenized([], [], [], [], 0)
 PICTURE = "<image>"
 """Stands in a text for a picture."""
@@ -59,12 +62,23 @@ class Source(NamedTuple):
 
 
 def export(
-    source: EnvStateManager | Path | str | Source, path: Path | str, tokenizer: Any = None, per_turn: bool = False
+    source: EnvStateManager | Path | str | Source,
+    path: Path | str,
+    tokenizer: Any = None,
+    per_turn: bool = False,
+    skipped: dict[int, str] | None = None,
 ) -> int:
     """Write the episodes of a manager, or of a run folder, to a file; returns the number of rows.
 
-    The suffix says the format: .jsonl or .parquet. The file is whole, or not there. `tokenizer` is one of Hugging Face's
-    shape, with a chat template.
+    The file is whole, or not there. An episode that cannot be exported is skipped, and the log says which and why. If that
+    is true of all, an error is raised.
+
+    Args:
+        source: where the episodes come from.
+        path: name of the file; its suffix says the format: .jsonl or .parquet.
+        tokenizer: a tokenizer of Hugging Face's shape, with a chat template.
+        per_turn: whether there is a row for each turn, not for each episode.
+        skipped: filled with the numbers of the episodes that are skipped, and why.
     """
     path = Path(path)
     if path.suffix not in (".jsonl", ".parquet"):
@@ -73,7 +87,24 @@ def export(
         source = of_manager(source, path)
     elif not isinstance(source, Source):
         source = of_run(Path(source))
-    rows = [row for line in source.lines for row in _rows(source, line, tokenizer, per_turn)]
+    rows, skipped = list[dict[str, Any]](), {} if skipped is None else skipped
+    for line in source.lines:
+        try:
+            rows += _rows(source, line, tokenizer, per_turn)
+        except RolloutError as error:
+            skipped[line["episode"]] = str(error)
+    if skipped and len(skipped) == len(source.lines):
+        raise RolloutError(f"no episode could be exported to {path}: {next(iter(skipped.values()))}")
+    for why in dict.fromkeys(skipped.values()):
+        which = [number for number in skipped if skipped[number] == why]
+        log.warning(
+            "%d of %d episodes are not in %s, because %s Skipped: %s",
+            len(which),
+            len(source.lines),
+            path,
+            why,
+            ", ".join(map(str, which)),
+        )
     is_parquet, has_tokens = path.suffix == ".parquet", any("input_ids" in row for row in rows) or tokenizer is not None
     data = _to_parquet(rows, per_turn, has_tokens) if is_parquet else b"".join(map(encode, rows))
     write_whole(path, data)
@@ -153,8 +184,12 @@ def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> list[di
     made = _tokens(Context(tag), {key: line[key] for key in ("history", "penalty", "info")}, tokenizer, per_turn)
     if tokenizer is not None or made:
         for row, ids in zip(rows, made or [NONE] * len(rows), strict=True):
-            row |= {"input_ids": ids.input_ids, "loss_mask": ids.loss_mask, "token_rewards": ids.rewards}
-            row["logprobs"] = ids.logprobs
+            row |= {
+                "input_ids": ids.input_ids,
+                "loss_mask": ids.loss_mask,
+                "token_rewards": ids.rewards,
+                "logprobs": ids.logprobs,
+            }
     return [{**about, **row} for row in rows]
 
 
@@ -214,8 +249,12 @@ def _schema(pyarrow: Any, per_turn: bool, with_tokens: bool) -> Any:
     of = pyarrow.list_
     turn = [("turn", number), ("answer", text), ("turn_reward", real), ("finish_reason", text)]
     episode = [("answers", of(text)), ("rewards", of(real)), ("finish_reasons", of(text))]
-    tokens = [("input_ids", of(number)), ("loss_mask", of(pyarrow.int8())), ("token_rewards", of(real))]
-    tokens += [("logprobs", of(real))]
+    tokens = [
+        ("input_ids", of(number)),
+        ("loss_mask", of(pyarrow.int8())),
+        ("token_rewards", of(real)),
+        ("logprobs", of(real)),
+    ]
     return pyarrow.schema(
         [
             ("episode", number),

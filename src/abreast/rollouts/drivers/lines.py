@@ -3,7 +3,8 @@
 A line has
     episode, group_id, tag, seed         which episode it is: its number in the run, and what it was begun with
     reward, penalty, score, success, terminated, truncated, error, unanswered, num_actions, num_given, num_invalid
-                                         what came of it; score is reward + penalty
+                                         what came of it; score is reward + penalty; success is null where the environment
+                                         ended the episode without info["success"]
     tokens                               {prompt, completion}, as the server counted them, and turns: [prompt, completion] of
                                          each turn, or null where they were not counted
     answers, rewards                     of each turn: what the policy gave, a text or a list of actions; what that brought,
@@ -13,8 +14,10 @@ A line has
                                          something else (a history window), those messages themselves
     info, history                        of the cache: what the reset told, and the turns, with file names in place of images
                                          and, of each answer, its finish_reason, the names of its tool_calls, with tools
-                                         the calls themselves, and with --keep-tokens what was `sampled`: ids, logprobs,
-                                         prompt_ids (or added_ids, what follows the turn before); null: not told
+                                         the calls themselves (text_calls: those in its text), each with its result, or with
+                                         `why` it was not executed (the last that was executed led to the next state), and
+                                         with --keep-tokens what was `sampled`: ids, logprobs, prompt_ids (or added_ids,
+                                         what follows the turn before); null: not told
     sampling                             the settings that a server was sent
 """
 
@@ -54,11 +57,11 @@ _MESSAGE = {"role": str, "content": (str, [_PART]), "tool_calls": ([_CALL], None
 _LIST_OR_NONE = ([object], None)
 _SHAPE = {
     "episode": int, "group_id": int, "tag": str, "seed": int, "reward": _NUMBER, "penalty": _NUMBER, "score": _NUMBER,
-    "success": bool, "terminated": bool, "truncated": bool, "error": (str, None), "unanswered": bool,
+    "success": (bool, None), "terminated": bool, "truncated": bool, "error": (str, None), "unanswered": bool,
     "num_actions": int, "num_given": int, "num_invalid": int, "tokens": {"prompt": int, "completion": int},
     "answers": [(str, [object])], "rewards": [_NUMBER], "messages": [_MESSAGE], "prompts": [(int, [_MESSAGE])],
     "info": {}, "history": [{"actions": _LIST_OR_NONE, "tool_calls": _LIST_OR_NONE, "sampled": _SAMPLED,
-                             "calls": ([{"name": str, "arguments": str}], None)}],
+                             **dict.fromkeys(("calls", "text_calls"), ([{"name": str, "arguments": str}], None))}],
 }  # fmt: skip
 """What a line holds, for `_fits`; of what infos and actions hold, nothing is expected."""
 
@@ -80,7 +83,7 @@ def line_of(played: Played, save: Save) -> Line:
             "reward": played.tally.reward,
             "penalty": cache["penalty"],
             "score": played.tally.reward + cache["penalty"],
-            "success": played.tally.success,
+            "success": None if played.tally.is_silent else played.tally.success,
             "terminated": played.is_over,
             "truncated": played.truncated,
             "error": played.error,

@@ -201,10 +201,9 @@ class _Players:
                 answers.append(answer.given)
                 tokens_per_turn.append(answer.tokens)
                 tokens = tokens.plus(answer.tokens or Tokens())
-                await episode.step(answer.given)
+                await episode.step(answer.given, answer.calls)
                 history = episode.cache["history"]
                 kept: dict[str, Any] = {"finish_reason": answer.finish_reason, "tool_calls": list(answer.tool_calls)}
-                kept["calls"] = [{"name": name, "arguments": given} for name, given in answer.calls]
                 history[-2].update({key: value for key, value in kept.items() if value})
                 if answer.sampled is not None:
                     history[-2]["sampled"] = kept_of(history[:-2], answer.sampled)

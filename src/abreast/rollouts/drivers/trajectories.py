@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 
 import yaml
 
@@ -96,9 +95,7 @@ class Trajectories:
             log.warning("%s It is played again.", fault)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         count, before = len(self.results.tallies), self.results.before
         is_whole = error is None and before + count >= self._asked
         how, of = ("finished", "") if is_whole else ("stopped", f", of {self._asked}")

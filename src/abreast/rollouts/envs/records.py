@@ -24,27 +24,26 @@ def records_of_split(records: Sequence[Record], split: Split) -> Sequence[Record
 def load_records(
     path: Path, fields: Sequence[str], make: Callable[[dict[str, Any], str], Record]
 ) -> tuple[Record, ...]:
-    """What `make` makes of every record and its place ("tasks.jsonl, line 3")."""
-    records = tuple(make(record, place) for place, record in read_records(path, fields))
-    if not records:
-        raise ConfigError(f"the data file {path} holds no records with {' and '.join(fields)}: give another.")
-    return records
+    """Return what `make` makes of every record and its place ("tasks.jsonl, line 3").
 
-
-def read_records(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every record with its place ("tasks.jsonl, line 3"); one that is damaged or lacks a field is a `ConfigError`."""
+    A record that is damaged or lacks a field is a `ConfigError`.
+    """
     readers = {".jsonl": _json_lines, ".json": _json_list, ".parquet": _parquet_rows}
     if path.suffix not in readers:
         raise ConfigError(f"the data file {path} ends in {path.suffix!r}, expected .jsonl, .json or .parquet.")
+    records = list[Record]()
     try:
         for place, record in readers[path.suffix](path, fields):
             if not isinstance(record, dict) or not all(field in record for field in fields):
                 raise ConfigError(
                     f"{place} is not a record with the fields {' and '.join(fields)}: correct or remove it."
                 )
-            yield place, record
+            records.append(make(record, place))
     except OSError as error:
         raise ConfigError(f"cannot read the data file {path}: {error.strerror or error}.") from None
+    if not records:
+        raise ConfigError(f"the data file {path} holds no records with {' and '.join(fields)}: give another.")
+    return tuple(records)
 
 
 def _json_lines(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, Any]]:

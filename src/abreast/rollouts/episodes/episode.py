@@ -4,17 +4,21 @@ The main process and the workers run the same code, so their results are equal. 
 was in has ended, or it was interrupted; an environment that raises has ended its episode.
 """
 
+import asyncio
 import copy
 import logging
 import math
+import os
 import pickle
+import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import gymnasium
 import numpy as np
@@ -22,6 +26,8 @@ from numpy.typing import NDArray
 
 from abreast.errors import RolloutError, words
 from abreast.processes.cores import thread_usage
+from abreast.rollouts.adapters.base import number_of
+from abreast.streams import Draws, Drew, own_globals
 
 log = logging.getLogger("abreast")
 
@@ -64,13 +70,30 @@ class TurnResult(NamedTuple):
     measured if it may be slow."""
     trace: str = ""
     """The traceback of the failure, if the environment raised."""
+    steps: Sequence[str] = ()
+    """Texts that were shown after each executed action but the last, where these are wanted; empty for a picture."""
+    draws: str = ""
+    """The generators of the whole process that environments of its tag were seen to draw from."""
 
 
 class Episode:
     """An environment with what is needed to rebuild it: its factory, configuration, seed, and the actions executed since."""
 
-    def __init__(self, make: Callable[[Any], Any], config: Any, beat: Beat = lambda allow_s: None) -> None:
+    def __init__(
+        self,
+        make: Callable[[Any], Any],
+        config: Any,
+        draws: Draws | None = None,
+        beat: Beat = lambda allow_s: None,
+        *,
+        dies_of_memory: bool = False,
+    ) -> None:
+        """`draws`: shared by the environments of a tag in a process."""
         self._make, self._config, self.beat = make, config, beat
+        self._shows_each = getattr(make, "shows_each", False)
+        self._draws = draws or Draws()
+        self._generators = dict[str, Any]()
+        """The states of generators of its own, if its tag draws from those of the whole process."""
         self._env: Any = None
         self._names = config.action_lookup
         self._numbers = {name.strip().casefold(): number for number, name in (self._names or {}).items()}
@@ -80,60 +103,82 @@ class Episode:
         self.known_digest: Digest | None = None
         self.last_s = float("inf")
         """What its last turn took; before there was one, it may take any time."""
+        self._dies_of_memory = dies_of_memory
+        """Whether its process is replaced where memory is used up: then MemoryError is no result of a turn."""
         self._making_s = 0.0
         self._seed = 0
         self._state: State = ""
-        self._must_be: Digest | None = None
+        _processes.add(os.getpid())
+        os._exit = _exit
 
     # ---- an episode
 
+    def make(self) -> None:
+        """Make the environment."""
+        self._env = self._make(self._config)
+
     def start(self, seed: int) -> TurnResult:
         """Begin an episode. The environment is made if there is none, else only reset, or made anew if that raises."""
-        self._seed, self.executed, self._must_be, self.known_digest = seed, [], None, None
+        self._seed, self.executed, self.known_digest = seed, [], None
         self._state = ""
         clock, was_used = Clock(), self._env is not None
         self._making_s = 0.0
         try:
             try:
                 info = self._begin()
-            except Exception:
-                if not was_used or not says(self._env, "replayable", True):
+            except Exception as error:
+                can_repeat = was_used or isinstance(error, Drew)
+                if not can_repeat or not says(self._env, "replayable", True):
                     raise
                 self.close()
                 info = self._begin()
-        except Exception as error:
+        except ENDS as error:
             return self._failed(error)._replace(seconds=clock.seconds)
-        return TurnResult(self._state, info=info, seconds=clock.seconds - self._making_s, waited=clock.waited)
+        return TurnResult(
+            self._state,
+            info=info,
+            seconds=clock.seconds - self._making_s,
+            waited=clock.waited,
+            draws=self._draws.names,
+        )
 
     def rebuild(self, seed: int, executed: Sequence[Sequence[Any]], must_be: Digest | None) -> TurnResult:
         """Come to the state of an episode whose process has ended: replay the turns it has had.
 
         `must_be` is a digest from the first time: if the replay does not lead to it, this fails.
         """
-        self._seed, self.executed = seed, list(executed)
-        self._must_be = self.known_digest = must_be
+        self._seed, self.executed, self.known_digest = seed, list(executed), must_be
         try:
             if not getattr(self._make, "replayable", True):
                 raise RolloutError(NOT_REPLAYABLE)
             info = self._begin(is_replay=True)
-        except Exception as error:
+        except Drew:
+            self.close()
+            return self.rebuild(seed, executed, must_be)
+        except ENDS as error:
             return self._failed(error)
         return TurnResult(self._state, info=info)
 
-    def take(self, actions: Sequence[str], budget: int) -> TurnResult:
+    def take(self, actions: Sequence[str], budget: int, is_alone: bool = False) -> TurnResult:
         """Take a turn: execute the known actions in order, `budget` of them at most, until the episode is done.
 
         If it raises, the episode is over: what it has done until then may have had effects, so it is not tried again.
+        `is_alone`: the shared generators are taken care of.
         """
+        if not is_alone and (self._draws.names or self._draws.left["turn"] > 0):
+            return self._take_alone(actions, budget)
         clock, started = Clock() if self.last_s > SLOW_S else None, time.perf_counter()
         known, dropped = self._known(actions)
         info: dict[str, Any] = {}
         refused: list[Any] = []
-        total, done, count = 0.0, False, 0
+        total, done, count, steps = 0.0, False, 0, list[str]()
+        observation: Any = None
         try:
             for action in known[:budget]:
+                if count and self._shows_each:
+                    steps.append(shown if isinstance(shown := _seen(self._env, observation), str) else "")
                 observation, reward, terminated, truncated, told = self._env.step(action)
-                total += float(reward)
+                total += number_of(reward)
                 info.update(told)
                 if not told.get("action_is_valid", True):
                     refused.append(action)
@@ -144,9 +189,9 @@ class Episode:
             if not math.isfinite(total):
                 raise RolloutError(f"its reward is {total}, expected a finite number.")
             if count:
-                self._state = _seen(self._env, observation)
+                self._state = _seen(self._env, observation, done)
             info = _own(info)
-        except Exception as error:
+        except ENDS as error:
             self.close()  # its state is unknown: the next episode has a new one
             self.executed.append(())
             self.last_s = time.perf_counter() - started
@@ -159,7 +204,7 @@ class Episode:
         self.last_s = seconds = time.perf_counter() - started
         waited = clock.waited if clock is not None else 0.0
         return TurnResult(
-            self._state, total, info, names, executed, dropped, refused or (), done, None, seconds, waited
+            self._state, total, info, names, executed, dropped, refused or (), done, None, seconds, waited, "", steps
         )  # fmt: skip
 
     def take_digest(self) -> Digest:
@@ -173,7 +218,9 @@ class Episode:
         try:
             if hasattr(env, "close"):
                 env.close()
-        except Exception as error:
+        except ENDS as error:
+            if is_of_signal(error):
+                raise
             log.warning("an environment (%s) could not be closed: %r", type(env).__name__, error)
 
     # ---- inside
@@ -194,32 +241,56 @@ class Episode:
                 known.append(number)
         return known, dropped or ()
 
-    def _failed(self, error: Exception) -> TurnResult:
+    def _failed(self, error: BaseException) -> TurnResult:
+        if (self._dies_of_memory and isinstance(error, MemoryError)) or is_of_signal(error):
+            raise error
         if isinstance(error, RolloutError):
             return TurnResult(self._state, failure=str(error))
         trace = "".join(traceback.format_exception(error)).rstrip()
         return TurnResult(self._state, failure=words(error, Path(__file__).parent), trace=trace)
 
+    def _around(self, kind: str) -> AbstractContextManager[None]:
+        """Return a context for a call of the environment: with generators of its own if it draws from the shared ones."""
+        if self._draws.names:
+            return own_globals(self._seed, self._generators)
+        is_replayable = getattr(self._make, "replayable", True) and says(self._env, "replayable", True)
+        return self._draws.compare(kind) if self._draws.left[kind] > 0 and is_replayable else nullcontext()
+
+    def _take_alone(self, actions: Sequence[str], budget: int) -> TurnResult:
+        """Take a turn with generators of its own, or compare the shared ones: if it draws from them, it is taken again."""
+        executed = list(self.executed)
+        try:
+            with self._around("turn"):
+                return self.take(actions, budget, is_alone=True)._replace(draws=self._draws.names)
+        except Drew:
+            self.close()
+            rebuilt = self.rebuild(self._seed, executed, self.known_digest)
+        return self.take(actions, budget) if rebuilt.failure is None else rebuilt
+
     def _begin(self, is_replay: bool = False) -> dict[str, Any]:
         if self._env is None:
             self.beat(BUILD_S)
             started = time.perf_counter()
-            self._env = self._make(self._config)
+            # The generators are alike for all: an environment is made once, and plays any of the episodes.
+            with own_globals(0, {}) if self._draws.names else self._around("begin"):
+                self.make()
             self._knows = getattr(self._env, "knows_action", None)
             self._making_s += time.perf_counter() - started
             self.beat(0.0)
         if is_replay and not says(self._env, "replayable", True):
             raise RolloutError(NOT_REPLAYABLE)
-        observation, info = self._env.reset(seed=self._seed)
-        for turns in range(len(self.executed) + 1):
-            self.beat(0.0)  # a long replay is not silence
-            for action in self.executed[turns - 1] if turns else ():
-                observation, *_, info = self._env.step(action)
-            if self._must_be is not None and self._must_be[0] == turns:
-                self._state = _seen(self._env, observation)
-                if (turns, self._fingerprint()) != self._must_be:
-                    raise RolloutError(DIFFERS)
-        self._state = _seen(self._env, observation)
+        self._generators.clear()
+        with self._around("begin"):
+            observation, info = self._env.reset(seed=self._seed)
+            for turns in range(len(self.executed) + 1):
+                self.beat(0.0)  # a long replay is not silence
+                for action in self.executed[turns - 1] if turns else ():
+                    observation, *_, info = self._env.step(action)
+                if self.known_digest is not None and self.known_digest[0] == turns:
+                    self._state = _seen(self._env, observation)
+                    if (turns, self._fingerprint()) != self.known_digest:
+                        raise RolloutError(DIFFERS)
+            self._state = _seen(self._env, observation)
         return _own(dict(info))
 
     def _fingerprint(self) -> bytes:
@@ -239,6 +310,32 @@ class Episode:
     def is_thread_bound(self) -> bool:
         """Whether the environment says that it belongs to the thread that made it."""
         return says(self._env, "thread_bound", False)
+
+
+# ---- environments that end the program
+#
+# `os._exit` in the main process would end a whole rollout without a word. So wherever an environment lives, it raises
+# SystemExit if it was called by one, as `sys.exit` does; the processes that an environment forks may end.
+
+ENDS = (Exception, SystemExit, asyncio.CancelledError)
+"""What ends the episode of an environment that raises it. (No turn awaits, so CancelledError is the environment's own.)"""
+_processes = set[int]()
+"""Those that have environments, by number: this one, and perhaps one that it was forked from."""
+_really_exit = os._exit
+
+
+def _exit(status: int) -> NoReturn:
+    callers = traceback.walk_stack(sys._getframe(1))
+    if os.getpid() in _processes and any(frame.f_globals is globals() for frame, _ in callers):
+        raise SystemExit(f"os._exit({status})")
+    _really_exit(status)
+
+
+def is_of_signal(error: BaseException) -> bool:
+    """Return True if the handler of a signal has raised SystemExit: the program is to end, whatever it was doing."""
+    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
+    is_exit, frames = isinstance(error, SystemExit), traceback.walk_tb(error.__traceback__)
+    return is_exit and any(frame.f_code in handlers for frame, _ in frames)
 
 
 SLOW_S = 1e-3
@@ -290,11 +387,16 @@ def says(env: Any, name: str, usual: bool) -> bool:
     return usual
 
 
-def _seen(env: Any, observation: Any) -> State:
-    """The text or the images that `render` returns; without a render mode, the observation."""
+def _seen(env: Any, observation: Any, is_over: bool = False) -> State:
+    """Return the text or the images that `render` returns, or the observation without a render mode.
+
+    An episode that is over may show nothing.
+    """
     drawn = None if getattr(env, "render_mode", "text") is None else env.render()
     if drawn is None:
-        drawn = observation
+        drawn = "" if observation is None and is_over else observation
+    if drawn is None:
+        raise RolloutError("it shows None: let render return a text or pictures, or return an observation.")
     if isinstance(drawn, str):
         return drawn
     pictures = drawn if isinstance(drawn, list | tuple) else [drawn]

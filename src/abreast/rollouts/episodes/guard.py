@@ -5,7 +5,6 @@ turn of a single episode may take.)
 """
 
 import threading
-from types import TracebackType
 
 from abreast.errors import RolloutError
 
@@ -61,9 +60,7 @@ class Guard:
             self._lock.release()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         try:
             if kind is None or issubclass(kind, Refused):
                 self._depth -= 1

@@ -6,6 +6,7 @@ from abreast.processes.spans import span
 from abreast.rollouts.episodes.episode import Episode, TurnResult
 from abreast.rollouts.episodes.slot import Slot
 from abreast.rollouts.episodes.watchdog import TookTooLong, Watchdog
+from abreast.streams import Draws
 
 SILENCES = 2
 """How often a turn may take too long, here or in a worker, before its episode ends as a failure."""
@@ -14,8 +15,9 @@ SILENCES = 2
 class MainProcess:
     """Takes turns of environments that live here (`Slot.here`)."""
 
-    def __init__(self, timeout_s: float | None) -> None:
+    def __init__(self, timeout_s: float | None, draws: dict[str, Draws]) -> None:
         self.watchdog = Watchdog(timeout_s)
+        self._draws = draws
         self._threads: set[int] = set()
         """Threads that are taking a turn."""
 
@@ -81,7 +83,8 @@ class MainProcess:
             slot.here.close()
             slot.here = None
         if slot.here is None:
-            slot.here, slot.made_by = Episode(slot.tag.kind.env, slot.tag.config, self.watchdog.beat), me
+            draws, slot.made_by = self._draws[slot.tag.name], me
+            slot.here = Episode(slot.tag.kind.env, slot.tag.config, draws, self.watchdog.beat)
         return slot.here
 
     def abandon(self, slot: Slot) -> None:

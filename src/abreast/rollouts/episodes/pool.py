@@ -204,7 +204,10 @@ class Pool:
         for claim in list(self._claims):
             has_waited = timeout is not None and now - claim.since >= timeout
             if has_waited and claim.set_running_or_notify_cancel():
-                told = f"{self._full(claim.tag)}: waited for {timeout:g} s (es_manager.episodes.wait_timeout)."
-                claim.set_exception(RolloutError(told))
+                claim.set_exception(
+                    RolloutError(
+                        f"{self._full(claim.tag)}: waited for {timeout:g} s (es_manager.episodes.wait_timeout)."
+                    )
+                )
             if claim.done():
                 self._claims.remove(claim)

@@ -8,7 +8,6 @@ with manager.episode("SimpleSokoban", seed=7) as episode:          async with ma
 import asyncio
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from abreast.errors import BeginError, RolloutError
@@ -123,14 +122,14 @@ class SingleEpisode:
         if self._pool.has(self.slot):
             self._pool.dropped.append(self.slot)  # nothing else: this may happen at any moment, in any thread
 
-    def _begin(self, answer: str | Sequence[str]) -> Job:
+    def _begin(self, answer: str | Sequence[str], calls: Sequence[tuple[str, str]]) -> Job:
         """Begin a turn."""
         slot = self.slot
         self._pool.touch(slot)
         if slot.terminated:
             raise RolloutError(f"the episode of environment {self.env_id} is over: begin another one.")
         if isinstance(answer, str):
-            inputs = self._context.input(self.env_id, answer)
+            inputs = self._context.input(self.env_id, answer, calls)
         else:
             inputs = {"actions": check_actions(self.env_id, answer)}
         self._job = job = self._pool.turns.begin({slot: inputs}, together=True)
@@ -157,14 +156,19 @@ class SingleEpisode:
 class SyncEpisode(SingleEpisode):
     """Stepped by calls that wait."""
 
-    def step(self, answer: str | Sequence[str]) -> Step:
-        """Take a turn: the answer of a language model as it is, or a list of actions."""
+    def step(self, answer: str | Sequence[str], calls: Sequence[tuple[str, str]] = ()) -> Step:
+        """Take a turn: the answer of a language model as it is, or a list of actions.
+
+        Args:
+            answer: the text, or the actions.
+            calls: names and arguments (JSON texts) of the `tool_calls` in a server's message, with `context.tools`.
+        """
         left, turns = self._enter(), self._pool.turns
         try:
             if left is not None:
                 turns.wait(left)
                 self._ended()
-            turns.wait(self._begin(answer))
+            turns.wait(self._begin(answer, calls))
             return self._ended()
         finally:
             self._is_stepping = False
@@ -173,14 +177,19 @@ class SyncEpisode(SingleEpisode):
 class AsyncEpisode(SingleEpisode):
     """Stepped by calls that are awaited."""
 
-    async def step(self, answer: str | Sequence[str]) -> Step:
-        """Take a turn: the answer of a language model as it is, or a list of actions."""
+    async def step(self, answer: str | Sequence[str], calls: Sequence[tuple[str, str]] = ()) -> Step:
+        """Take a turn: the answer of a language model as it is, or a list of actions.
+
+        Args:
+            answer: the text, or the actions.
+            calls: names and arguments (JSON texts) of the `tool_calls` in a server's message, with `context.tools`.
+        """
         left, turns = self._enter(), self._pool.turns
         try:
             if left is not None:
                 await turns.wait_async(left)
                 self._ended()
-            await turns.wait_async(self._begin(answer))
+            await turns.wait_async(self._begin(answer, calls))
             return self._ended()
         finally:
             self._is_stepping = False
@@ -227,19 +236,12 @@ class NewEpisode:
             f"the episode has not begun, so it has no {name}: use `with manager.episode(...) as episode:`, or `begin()`."
         )
 
-    def __enter__(self) -> SyncEpisode:
-        return self.begin()
+    __enter__ = begin
+    __aenter__ = begin_async
 
-    async def __aenter__(self) -> AsyncEpisode:
-        return await self.begin_async()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._episode is not None:
             self._episode.close()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.__exit__(kind, error, trace)
+    async def __aexit__(self, *error: object) -> None:
+        self.__exit__(*error)

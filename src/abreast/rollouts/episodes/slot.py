@@ -25,7 +25,8 @@ from typing import Any
 from PIL import Image
 
 from abreast.errors import short
-from abreast.rollouts.episodes.episode import Digest, Episode, State, TurnResult
+from abreast.rollouts.context.tools import Call
+from abreast.rollouts.episodes.episode import SHOWN_OF_NAME, Digest, Episode, State, TurnResult
 from abreast.rollouts.registry import Tag
 
 Cache = dict[str, Any]
@@ -68,6 +69,8 @@ class Tally:
     timeouts: int = 0
     seconds: list[float] = field(default_factory=list)
     """Of each turn."""
+    is_silent: bool = False
+    """Whether the environment ended it without `info["success"]` in any turn: then its success is not known."""
 
     def figures(self, penalty: float) -> dict[str, float]:
         """Those that do not depend on `info`."""
@@ -207,14 +210,18 @@ class Slot:
             entry["penalty"] = -penalty
         if (done or is_cut_off) and not self.terminated:
             self.terminated = True
-            self.tally.success = bool(done and info.get("success", False))
+            tally.success = bool(done and info.get("success", False))
+            tally.is_silent = done and "success" not in info and all("success" not in e["info"] for e in history[:-1])
         entry["actions"] = list(names)
         entry["reward"] = reward
         entry["info"] = info
         entry["llm_response"] = inputs.get("llm_response", "")
         entry["llm_raw_response"] = inputs.get("llm_raw_response", "")
+        key = "calls" if inputs.get("calls") else "text_calls"
+        if calls := inputs.get(key, ()):  # as `Context.input` gives them
+            entry[key] = _outcomes(calls, dropped, used, result.steps, failure)
         if dropped or refused or not given or not has_form:
-            entry["invalid"] = _what_was_invalid(dropped, refused, given, has_form)
+            entry["invalid"] = _what_was_invalid(dropped, refused, given, has_form, calls)
         if failure is None:
             self._show(state)
         else:  # what was shown last
@@ -238,12 +245,34 @@ class Slot:
             self.cache["history"].append({"state": text, "images": images, "actions_left": self.actions_left})
 
 
-def _what_was_invalid(dropped: Sequence[str], refused: Sequence[str], given: int, has_form: bool) -> list[str]:
+def _outcomes(
+    calls: Sequence[Call], dropped: Sequence[str], executed: int, steps: Sequence[str], failure: str | None
+) -> list[dict[str, str]]:
+    """Return the record of each call of a turn: its name and arguments, and `why` it was not executed or, of each executed
+    call but the last, which has led to the next state, the `result`: the text that was shown after it, if it is known.
+    """
+    unknown, told = list(dropped), list[dict[str, str]]()
+    came = [*({"result": text} for text in steps), *({} for _ in range(executed - len(steps)))]
+    for call in calls:
+        why = call["why"]
+        if not why and unknown and call["action"][:SHOWN_OF_NAME] == unknown[0]:
+            why = f"{short(unknown.pop(0))} is no action of this environment."
+        elif not why and not came:
+            why = failure or "the episode had ended before."
+        told.append({"name": call["name"], "arguments": call["arguments"], **({"why": why} if why else came.pop(0))})
+    return told
+
+
+def _what_was_invalid(
+    dropped: Sequence[str], refused: Sequence[str], given: int, has_form: bool, calls: Sequence[Call]
+) -> list[str]:
     """A sentence for each thing that was wrong with a turn."""
     told = [f"{short(action)} was not executed: it is no action of this environment." for action in dropped]
     told += [f"{short(action)} was executed, and the environment calls it invalid." for action in refused]
-    if not given:
+    wrong = [call for call in calls if call["action"] is None]
+    told += [f"the call of {call['name'] or 'a tool'} was not executed: {call['why']}" for call in wrong]
+    if not given and not wrong:
         told.append("no action was given.")
-    if not has_form:
+    if not has_form and not wrong:
         told.append("the answer does not have the form that is asked for.")
     return told

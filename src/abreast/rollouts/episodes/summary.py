@@ -4,16 +4,21 @@
     num_actions      actions that were executed
     reward           their sum over the turns; penalty: that of its invalid turns, 0 or less; score: reward + penalty
     invalid_rate     share of the actions given that were unknown, or that the environment called invalid; a turn without
-                     any action counts as one
+                     any action counts as one. Of several episodes: of all their actions together
     KEY              a number in `info`, action_is_valid and action_is_effective among them: its sum over the turns, divided
                      by how many there are; a turn without it (none of its actions was executed) counts as 0
 
-A mean is over the episodes that are over. Those that were never begun, are not over, or could not go on (`info["error"]`)
-are counted apart.
+A mean is over the episodes that have ended. One that could not begin, or not be finished (`info["error"]`), is among them:
+it counts as no success, with the reward that it had until then, and `failed` counts such episodes. Where the environment
+ends episodes without ever saying info["success"], the success of a tag, and its pass@k, is NaN.
+
+What was measured (`measurements_of`) depends on the machine, so it is kept apart: equal episodes have equal figures.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
-from math import comb, nan
+from functools import cache
+from math import comb, isnan, nan
 from statistics import fmean
 from typing import Any
 
@@ -23,6 +28,13 @@ from abreast.rollouts.episodes.slot import Slot, Tally
 
 FIGURES = tuple(Tally().figures(0.0))
 NUMBERS = (int, float, np.number, np.bool_)
+SILENT = (
+    'No episode of {tag} ended with info["success"], so its success is not known (– or NaN), rather than 0 %: set'
+    ' info["success"] to True or False in the step that ends an episode, or let the factory of the environment return'
+    " abreast.rollouts.adapters.TextAdapter(ENV, success_reward=NUMBER), which goes by the rewards."
+)
+"""Said of a tag where some episodes end without a word of success, and none with one."""
+_warn_once = cache(logging.getLogger("abreast").warning)
 
 
 def metrics_of(episode: Slot) -> dict[str, float]:
@@ -48,9 +60,8 @@ def metrics_of(episode: Slot) -> dict[str, float]:
             figures[f"{name}/{key}"] = total / len(turns)
         else:
             figures[f"{name}/traj_sum/{key}"] = total
-    for figure, value in episode.tally.figures(episode.cache["penalty"]).items():
-        figures[f"{name}/{figure}"] = value
-    return figures
+    own = episode.tally.figures(episode.cache["penalty"])
+    return figures | {f"{name}/{figure}": value for figure, value in own.items()}
 
 
 def states_of(episodes: Iterable[Slot]) -> dict[str, Any]:
@@ -63,42 +74,48 @@ def states_of(episodes: Iterable[Slot]) -> dict[str, Any]:
             episode.cache["metrics"] = metrics_of(episode)
             if episode.cache["group_id"] is not None:  # single episodes need not have one
                 groups.setdefault(episode.cache["group_id"], []).append(episode)
-    told = {}
+    told, means = {}, {tag: summary_of(each) for tag, each in tags.items()}
     for group, members in groups.items():
-        over = [episode for episode in members if is_over(episode)]
-        told[group] = {"tag": members[0].tag.name, **pass_at_k(episode.tally.success for episode in over)}
+        over, tag = [episode for episode in members if episode.terminated], members[0].tag.name
+        chances = pass_at_k(episode.tally.success for episode in over)
+        told[group] = {"tag": tag, **(dict.fromkeys(chances, nan) if isnan(means[tag]["success"]) else chances)}
         for episode in over:
             passed = any(other.tally.success for other in over)
             episode.cache["metrics"][f"{episode.tag.name}/pass@{len(over)}"] = float(passed)
-    return {"tags": {tag: summary_of(each) for tag, each in tags.items()}, "groups": told}
-
-
-def is_over(episode: Slot) -> bool:
-    """Whether it has come to an end of its own: it was begun, is not under way, and did not fail."""
-    return episode.terminated and episode.error is None
+    return {"tags": means, "groups": told}
 
 
 def summary_of(episodes: Sequence[Slot]) -> dict[str, float]:
-    """Means over the episodes of a tag that are over, and how many are not; a mean of none is NaN."""
-    over = [episode for episode in episodes if is_over(episode)]
-    begun = [episode for episode in episodes if len(episode.history) > 1 or (episode.history and not episode.error)]
-    failed = sum(episode.error is not None for episode in begun)
-    prefix = f"{episodes[0].tag.name}/"
+    """Return means over the episodes of a tag that have ended, and how many have not; a mean of none is NaN."""
+    over, tag = [episode for episode in episodes if episode.terminated], episodes[0].tag.name
+    tallies = [episode.tally for episode in over]
+    given, invalid = sum(tally.given for tally in tallies), sum(tally.invalid for tally in tallies)
+    if is_silent := any(tally.is_silent for tally in tallies) and not any(tally.success for tally in tallies):
+        _warn_once(SILENT.format(tag=tag))
     metrics = [metrics_of(episode) for episode in over]
     keys = dict.fromkeys(key for each in metrics for key in each)
-    means = {key.removeprefix(prefix): fmean(each[key] for each in metrics if key in each) for key in keys}
-    half, most = latencies(second for episode in episodes for second in episode.tally.seconds)
+    means = {key.removeprefix(f"{tag}/"): fmean(each[key] for each in metrics if key in each) for key in keys}
+    begun = sum(bool(episode.history) for episode in episodes)
     return {
         **dict.fromkeys(FIGURES, nan),
         **means,
+        **({"success": nan} if is_silent else {}),
+        "invalid_rate": invalid / given if given else nan,
         "episodes": len(over),
-        "unfinished": len(begun) - len(over) - failed,
-        "failed": failed,
-        "never_begun": len(episodes) - len(begun),
-        "latency_p50_ms": half,
-        "latency_p95_ms": most,
-        "timeouts": sum(episode.tally.timeouts for episode in episodes),
+        "unfinished": begun - len(over),
+        "failed": sum(episode.error is not None for episode in over),
+        "never_begun": len(episodes) - begun,
     }
+
+
+def measurements_of(episodes: Sequence[Slot]) -> dict[str, dict[str, float]]:
+    """Return per tag the latencies of turns, and how many turns took too long: what depends on the machine."""
+    told = {}
+    for tag in dict.fromkeys(episode.tag.name for episode in episodes):
+        tallies = [episode.tally for episode in episodes if episode.tag.name == tag]
+        half, most = latencies(second for tally in tallies for second in tally.seconds)
+        told[tag] = {"latency_p50_ms": half, "latency_p95_ms": most, "timeouts": sum(each.timeouts for each in tallies)}
+    return told
 
 
 def latencies(seconds: Iterable[float]) -> tuple[float, float]:

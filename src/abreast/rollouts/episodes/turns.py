@@ -17,7 +17,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from abreast.errors import RolloutError
+from abreast.errors import RolloutError, printable
 from abreast.processes.cores import cores
 from abreast.processes.spans import details, span
 from abreast.processes.team import Answered, Died, Lost
@@ -48,7 +48,7 @@ class Turns:
     def __init__(self, config: ManagerConfig, places: Places, verifier: Verifier | None) -> None:
         self.guard, self.places = places.guard, places
         self._cores = cores()
-        self._main = MainProcess(config.step_timeout)
+        self._main = MainProcess(config.step_timeout, places.draws)
         self.pending: dict[int, Slot] = {}
         """Slots that are QUEUED, SENT or TAKEN, by number of the environment, in the order in which they were begun."""
         self._listener = Listener(self.guard, self._drive, self.end_all)
@@ -233,9 +233,9 @@ class Turns:
                 self._arrived.set()
 
     def _stay_here(self, slot: Slot, why: str) -> None:
-        """An environment cannot live in a worker: if no turn was taken, it begins once more, in the main process."""
+        """Take the turn of an environment that cannot live in a worker once more, in the main process."""
         self.places.stay_here(slot, why)
-        if slot.inputs is None:
+        if slot.inputs is None or getattr(slot.tag.kind.env, "replayable", True):
             slot.phase, slot.deaths = QUEUED, 0
             slot.job.answered()
         else:
@@ -276,9 +276,11 @@ class Turns:
             job.error = job.error or self.verifier.compare(slot, result, there)
         if result.failure is not None:
             stack = "".join(line for line in result.trace.splitlines() if line.startswith("  "))
-            trace = f"\n{result.trace}" if stack and stack not in self._logged else ""
-            log.error("environment %d (%s) cannot go on: %s%s", slot.env_id, slot.tag.name, result.failure, trace)
+            told = f"{result.failure}\n{result.trace}" if stack and stack not in self._logged else result.failure
+            log.error("environment %d (%s) cannot go on: %s", slot.env_id, slot.tag.name, printable(told))
             self._logged.add(stack)
+        if result.draws:
+            self.places.note_draws(slot.tag.name, result.draws)
         slot.write(result, self._penalty)
         if slot.terminated:
             slot.cache["metrics"] = metrics_of(slot)
@@ -304,18 +306,13 @@ class Turns:
 
     def hand_out(self, slots: Sequence[Slot]) -> list[Cache]:
         """The caches of those whose episodes go on; these may be given the next input."""
-        caches = []
         with self.guard:
             if any(slot.phase is not TAKEN for slot in slots):
                 raise Refused(ABANDONED)
             for slot in slots:
                 del self.pending[slot.env_id]
-                if slot.terminated:
-                    slot.phase = OVER
-                else:
-                    slot.phase = READY
-                    caches.append(slot.cache)
-        return caches
+                slot.phase = OVER if slot.terminated else READY
+            return [slot.cache for slot in slots if not slot.terminated]
 
     def abandon(self, slots: Iterable[Slot]) -> None:
         """Forget pending turns of these; answers to them are dropped. Episodes that have a state are READY afterwards."""

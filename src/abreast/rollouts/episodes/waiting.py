@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from abreast.errors import RolloutError
 from abreast.rollouts.episodes.guard import INCOMPLETE, Guard
@@ -20,22 +21,20 @@ REST_S = 5.0
 """A thread that was started ends after so many seconds in which nobody waited."""
 
 
+@dataclass(slots=True, eq=False)
 class Job:
     """What one call waits for: all turns of a batch together, or the turn of a single episode."""
 
-    __slots__ = ("error", "future", "is_waited", "missing", "slots", "task")
-
-    def __init__(self, slots: Sequence[Slot]) -> None:
-        self.slots = slots
-        self.missing = 0
-        """Turns that workers have not answered."""
-        self.future: Future[None] | None = None
-        """Done when none is missing; made only if a task, or a thread that does not handle events, waits for it."""
-        self.error: RolloutError | None = None
-        self.task: asyncio.Task[object] | None = None
-        """The task that waits for it, if it is one, and is not done; `recv` leaves its turns alone."""
-        self.is_waited = False
-        """Whether a thread or a task waits for it."""
+    slots: Sequence[Slot]
+    missing: int = 0
+    """Turns that workers have not answered."""
+    future: Future[None] | None = None
+    """Done when none is missing; made only if a task, or a thread that does not handle events, waits for it."""
+    error: RolloutError | None = None
+    task: asyncio.Task[object] | None = None
+    """The task that waits for it, if it is one, and is not done; `recv` leaves its turns alone."""
+    is_waited: bool = False
+    """Whether a thread or a task waits for it."""
 
     def promise(self) -> Future[None]:
         """A future that is done when no turn is missing. Called inside the guard."""

@@ -30,6 +30,7 @@ from abreast.rollouts.episodes.slot import HERE, Slot
 from abreast.rollouts.registry import Tag, find_kind
 from abreast.rollouts.workers.timing import PlacementRules, Timing, best_count, deal_out, is_cheap
 from abreast.rollouts.workers.worker import NAMES, RolloutWork, rollout_process
+from abreast.streams import Draws
 
 log = logging.getLogger("abreast")
 
@@ -65,6 +66,9 @@ class Places:
         """All that have an environment, of the batch and of single episodes, by number."""
         self.team: Team | None = None
         self.timings = {name: Timing(self._rules.enough_s) for name in tags}
+        self.draws = {name: Draws() for name in tags}
+        self._drawing: set[str] = set()
+        """Tags whose environments draw from generators of the whole process, which its threads share."""
         self._recipes = {name: _recipe(tag) for name, tag in tags.items()}
         """By tag: what makes its environment in a worker process, pickled; empty if that is not possible."""
         sequential = {find_kind(name).name for name in config.sequential_env_types}
@@ -109,8 +113,8 @@ class Places:
         workers = self._living[: best_count(costs, len(self._living), self._rules, use == "auto")]
         if not workers:
             return {}
-        loads = [1.0 if cost is None else cost.slot_s for cost in costs]
-        return deal_out({slot.env_id: load for slot, load in zip(slots, loads, strict=True)}, workers)
+        each = zip(slots, costs, strict=True)
+        return deal_out({slot.env_id: 1.0 if cost is None else cost.slot_s for slot, cost in each}, workers)
 
     def _beside_others(self, slots: Collection[Slot]) -> dict[int, int]:
         """The process that each of these lives in, else that with the fewest environments; none if all are lost."""
@@ -126,7 +130,7 @@ class Places:
 
     def _is_for_threads(self, slot: Slot, use: Use) -> bool:
         is_wanted = use == "threads" or (use == "auto" and self.timings[slot.tag.name].waits)
-        if not is_wanted or slot.tag.name in self._sequential:
+        if not is_wanted or slot.tag.name in self._sequential | self._drawing:
             return False
         return self.team is None or self._thread(slot) not in self.team.lost
 
@@ -180,13 +184,24 @@ class Places:
         slot.started = 0
         if slot.worker < self._processes:
             return self._recipes[slot.tag.name]
-        return Episode(slot.tag.kind.env, slot.tag.config)
+        return Episode(slot.tag.kind.env, slot.tag.config, self.draws[slot.tag.name])
 
     def release(self, slot: Slot) -> None:
         """Close its environment in the main process, if it has one there."""
         episode, slot.here = slot.here, None
         if episode is not None:
             episode.close()
+
+    def note_draws(self, tag: str, generators: str) -> None:
+        """Log once that environments of a tag draw from generators of the whole process."""
+        if tag not in self._drawing:
+            self._drawing.add(tag)
+            log.warning(
+                "environments of the tag %s draw from random generators that the whole process shares (%s): each has its"
+                " own from now on, seeded from its episode, which takes 0.2 ms a turn, and takes its turns alone. To save"
+                " that, draw from self.np_random.",
+                tag, generators,
+            )  # fmt: skip
 
     def stay_here(self, slot: Slot, why: str) -> None:
         """The environment of this slot cannot live in a worker process; others of its tag follow when they begin anew."""
@@ -266,8 +281,7 @@ class Places:
         if number >= self._processes:
             return ChildSpec(f"rollout thread {number - self._processes}", RolloutWork)
         needs_main = any(comes_from_main(tag.kind.env, tag.config) for tag in self._tags.values())
-        memory_mb = self._config.worker_memory_mb
-        return ChildSpec(f"rollout worker {number}", rollout_process, (memory_mb,), needs_main)
+        return ChildSpec(f"rollout worker {number}", rollout_process, (self._config.worker_memory_mb,), needs_main)
 
 
 class _Backends:

@@ -13,6 +13,7 @@ from abreast.errors import StateError
 from abreast.processes.backend import ChildContext
 from abreast.processes.spans import span
 from abreast.rollouts.episodes.episode import BUILD_S, Digest, Episode
+from abreast.streams import Draws
 
 # ---- messages: one order per worker and batch, and as few answers as possible
 #
@@ -61,7 +62,7 @@ def rollout_process(context: ChildContext, memory_mb: int | None) -> "RolloutWor
         if memory_mb is not None:
             import resource  # not there on every platform
 
-            # Allocations beyond the limit fail with MemoryError, which costs one episode, not the machine.
+            # Allocations beyond the limit fail with MemoryError, which costs this worker, not the machine.
             resource.setrlimit(resource.RLIMIT_DATA, (memory_mb * 2**20, memory_mb * 2**20))
     return RolloutWork(context, lambda answers: encode_message(answers, NAMES))
 
@@ -73,6 +74,8 @@ class RolloutWork:
         """`encode`: what is sent for a list of answers; in a thread, the list itself."""
         self._context, self._encode = context, encode
         self._episodes: dict[int, Episode] = {}
+        self._draws: dict[bytes, Draws] = {}
+        """By what makes the environments of a tag."""
         self._unfit: dict[int, str] = {}
         """Why some environments cannot live here."""
 
@@ -137,7 +140,10 @@ class RolloutWork:
         if not isinstance(recipe, Episode):
             self._context.beat(env_id, BUILD_S)
             try:
-                recipe = Episode(*pickle.loads(recipe))
+                make, config = pickle.loads(recipe)
+                recipe = Episode(make, config, self._draws.setdefault(recipe, Draws()), dies_of_memory=True)
+            except MemoryError:
+                raise
             except Exception as error:
                 self._unfit[env_id] = f"it cannot be unpickled in a worker ({type(error).__name__}: {error})"
                 return

@@ -22,7 +22,6 @@ from abreast.checking import (
     Check,
     Fault,
     Verdict,
-    changed_states,
     compare_states,
     judge,
     new_global_states,
@@ -32,7 +31,7 @@ from abreast.models import ActionBox, BaseModel, ModelConfig, name_of
 from abreast.models.figures import numbers_of
 from abreast.models.model_state import check_constructor
 from abreast.models.observation import PlainObservation
-from abreast.streams import shared_streams
+from abreast.streams import changed_streams, shared_streams
 from abreast.training.check.made_up import TURNS, MadeUpGame, made_up_state
 from abreast.training.check.telling import attributes, describe_error, differing, learned, quiet, trains_alike
 from abreast.training.collect import collect_pass
@@ -233,7 +232,7 @@ def _leaves_global_random_state_alone(trial: ModelTrial) -> str | None:
                 pass
             compare_states(before, "choosing (take_action, remember, the epoch actions)", draw)
             model.train_step()
-            drawn += changed_states(before)
+            drawn += changed_streams(before)
             before = shared_streams()
     if not drawn:
         return None

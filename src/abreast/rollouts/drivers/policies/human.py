@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from abreast.rollouts.context.cleaning import printable
+from abreast.errors import printable
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.preview import as_text
 from abreast.rollouts.drivers.policies.base import Answer, Asked, EndOfInput, Played, Policy
@@ -48,7 +48,7 @@ class HumanPolicy(Policy):
         if len(history) > 1:
             _say(f"\n{_outcome(played.cache)}")
         _say(f"\n{history[-1]['state']}" if history else "")
-        how = "a success" if played.tally.success else "no success"
+        how = "a success" if played.tally.success else "over" if played.tally.is_silent else "no success"
         parts = f" (reward {played.tally.reward:g}, penalty {penalty:g})" if penalty else ""
         _say(f"==== episode {played.number} is over: {how}, score {played.tally.reward + penalty:g}{parts}")
 

@@ -52,5 +52,5 @@ def _difference(line: Line, played: Played) -> str | None:
                 return f"differs in turn {turn}: {key} is {short(entry.get(key))}, recorded was {short(recorded.get(key))}."
     if len(before) != len(after):
         return f"differs: it had {len(after) - 1} turns, recorded were {len(before) - 1}."
-    differing = (key for key in COMPARED if now[key] != line[key])
+    differing = (key for key in COMPARED if (now[key] or False) != (line[key] or False))  # older records: no null
     return next((f"differs: {key} is {short(now[key])}, recorded was {short(line[key])}." for key in differing), None)

@@ -69,16 +69,24 @@ def new_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, 
 
 
 def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int]:
-    """A lake, with or without a way; start and goal are not the same cell.
+    """Return a lake, with or without a way, but not one whose start has neither ice nor the goal beside it.
 
-    It draws the numbers that RAGEN draws, in the same order: a seed stands for the same lake there and here.
+    The numbers are those that RAGEN draws, in the same order: a seed stands for the same lake there and here.
     """
-    size, start, goal = config.size, 0, 0
-    while start == goal:
-        cells = [FROZEN if frozen else HOLE for frozen in (rng.random(size * size) < config.p).tolist()]
+    size = config.size
+    while True:
+        is_ice = rng.random(size * size) < config.p
         row, column = rng.integers(size, size=2).tolist()
         goal_row, goal_column = rng.integers(size, size=2).tolist()
         start, goal = row * size + column, goal_row * size + goal_column
+        above, below = row > 0 and start - size, row < size - 1 and start + size
+        left, right = column > 0 and start - 1, column < size - 1 and start + 1
+        # most lakes with hardly any ice end here: to write them down takes far longer than to draw them
+        if start != goal and any(
+            cell is not False and (is_ice[cell] or cell == goal) for cell in (right, below, left, above)
+        ):
+            break
+    cells = [FROZEN if frozen else HOLE for frozen in is_ice.tolist()]
     cells[start], cells[goal] = FROZEN, GOAL
     rows = ["".join(cells[i : i + size]) for i in range(0, size * size, size)]
     return Lake(size, "\n".join(rows)), start + row  # one line break for every row above

@@ -57,7 +57,7 @@ class RemoteEnv(TextEnv[str]):
         info |= told if isinstance(told, dict) else {}
         if metadata.get("invalid"):
             info["action_is_valid"] = False
-        if "success" in metadata:
+        if metadata.get("success") is not None:
             info["success"] = bool(metadata["success"])
         was_cut = done and bool(metadata.get("truncated"))
         return reward, done and not was_cut, was_cut, info
