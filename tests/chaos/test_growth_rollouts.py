@@ -12,11 +12,7 @@ pytestmark = pytest.mark.xdist_group("system")
 
 @pytest.mark.parametrize("kind", KINDS if FULL else ("single",))
 def test_memory_and_descriptors_stay_as_they_are(kind):
-    turns = 100_000 if FULL else 3_000
-    try:
-        samples = grow(kind, turns=turns)
-    except AssertionError:  # once 16 MB came in a single step, as by an import: what leaks grows again
-        samples = grow(kind, turns=turns)
+    samples = grow(kind, turns=100_000 if FULL else 3_000)
     assert len(samples["turns"]) >= 5
 
 

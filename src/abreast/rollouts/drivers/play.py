@@ -10,6 +10,7 @@ What an episode is depends on its number alone, never on the task that plays it,
 
 import asyncio
 import logging
+import mmap
 import selectors
 import signal
 import threading
@@ -141,7 +142,7 @@ class _Players:
         self._unanswered_in_a_row = 0
         self._logged: set[type] = set()
         """Kinds of exceptions whose traceback is in the log."""
-        self._reserve = bytearray(RESERVE_BYTES)
+        self._reserve = mmap.mmap(-1, RESERVE_BYTES, access=mmap.ACCESS_COPY)  # malloc may hand out pages that were touched
 
     async def play(self, waiting: Iterator[Order | Wait]) -> None:
         """Play episodes until none is waiting. There may be millions, so the iterator makes them one by one."""
@@ -160,7 +161,7 @@ class _Players:
                         f" {played.error} The rollout stops here, with the episodes that ended kept."
                     )
         except MemoryError:
-            self._reserve = bytearray()
+            self._reserve.close()
             raise
 
     async def _episode(self, order: Order) -> Played:
