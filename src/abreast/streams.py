@@ -6,6 +6,7 @@ for the time in which such code runs: from the experiment's seed and from what i
 before, so that it does not matter in which process it happens.
 """
 
+import math
 import pickle
 import random
 import sys
@@ -103,8 +104,10 @@ class Draws:
     def __init__(self) -> None:
         self.names = ""
         """The generators that a call has changed; empty if none has."""
-        self.left = {"begin": 8, "turn": 16}
-        """Number of calls still to be compared, by kind: then they are believed to leave the shared generators alone."""
+        self.left: dict[str, float] = {"begin": 8, "turn": 16}
+        """Number of calls still to be compared, by kind: then they are believed to leave the shared generators alone. It is
+        infinite for environments that do not.
+        """
 
     @contextmanager
     def compare(self, kind: str) -> Iterator[None]:
@@ -118,7 +121,7 @@ class Draws:
             self.left[kind] -= 1
             names = changed_streams(before)
             if names:
-                self.names = " and ".join(names)
+                self.names, self.left = " and ".join(names), dict.fromkeys(self.left, math.inf)
                 _restore({name: pickle.loads(state) for name, state in before.items()})
             _comparing.discard(me)
             if names and isinstance(sys.exception() or Drew(), Exception):

@@ -37,6 +37,7 @@ Digest = tuple[int, bytes]
 """A fingerprint of the state after so many turns."""
 Beat = Callable[[float], None]
 """Called when a part of longer work begins, with the seconds it may take beyond those of a turn."""
+_NOTHING = nullcontext()
 ATOMS = frozenset({bool, int, float, str, bytes, type(None)})
 BUILD_S = 600.0
 """How much longer than a turn it may take to make an environment: one may have to import a lot, or to index a catalogue."""
@@ -96,7 +97,9 @@ class Episode:
         """The states of generators of its own, if its tag draws from those of the whole process."""
         self._env: Any = None
         self._names = config.action_lookup
-        self._numbers = {name.strip().casefold(): number for number, name in (self._names or {}).items()}
+        names = self._names or {}
+        self._numbers = {name.strip().casefold(): number for number, name in names.items()}
+        self._numbers |= {name: self._numbers[name.strip().casefold()] for name in names.values()}  # found at once
         self._knows: Callable[[str], bool] | None = None
         """Tells texts that name an action from others, where the environment can tell (`adapters.TextAdapter`)."""
         self.executed: list[Sequence[Any]] = []
@@ -165,20 +168,21 @@ class Episode:
         If it raises, the episode is over: what it has done until then may have had effects, so it is not tried again.
         `is_alone`: the shared generators are taken care of.
         """
-        if not is_alone and (self._draws.names or self._draws.left["turn"] > 0):
+        if self._draws.left["turn"] > 0 and not is_alone:
             return self._take_alone(actions, budget)
         clock, started = Clock() if self.last_s > SLOW_S else None, time.perf_counter()
         known, dropped = self._known(actions)
         info: dict[str, Any] = {}
         refused: list[Any] = []
-        total, done, count, steps = 0.0, False, 0, list[str]()
+        steps: list[str] = []
+        total, done, count = 0.0, False, 0
         observation: Any = None
         try:
             for action in known[:budget]:
                 if count and self._shows_each:
                     steps.append(shown if isinstance(shown := _seen(self._env, observation), str) else "")
                 observation, reward, terminated, truncated, told = self._env.step(action)
-                total += number_of(reward)
+                total += reward if type(reward) is float else number_of(reward)
                 info.update(told)
                 if not told.get("action_is_valid", True):
                     refused.append(action)
@@ -234,7 +238,8 @@ class Episode:
             if self._names is None:
                 number: Any = action if self._knows is None or self._knows(action) else None
             else:
-                number = self._numbers.get(action.strip().casefold()) if len(action) < LONGEST_NAME else None
+                is_long, numbers = len(action) >= LONGEST_NAME, self._numbers
+                number = None if is_long else numbers.get(action) or numbers.get(action.strip().casefold())
             if number is None:
                 dropped.append(action[:SHOWN_OF_NAME])
             else:
@@ -251,10 +256,12 @@ class Episode:
 
     def _around(self, kind: str) -> AbstractContextManager[None]:
         """Return a context for a call of the environment: with generators of its own if it draws from the shared ones."""
+        if self._draws.left[kind] <= 0:
+            return _NOTHING
         if self._draws.names:
             return own_globals(self._seed, self._generators)
         is_replayable = getattr(self._make, "replayable", True) and says(self._env, "replayable", True)
-        return self._draws.compare(kind) if self._draws.left[kind] > 0 and is_replayable else nullcontext()
+        return self._draws.compare(kind) if is_replayable else _NOTHING
 
     def _take_alone(self, actions: Sequence[str], budget: int) -> TurnResult:
         """Take a turn with generators of its own, or compare the shared ones: if it draws from them, it is taken again."""

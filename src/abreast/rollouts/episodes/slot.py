@@ -217,9 +217,10 @@ class Slot:
         entry["info"] = info
         entry["llm_response"] = inputs.get("llm_response", "")
         entry["llm_raw_response"] = inputs.get("llm_raw_response", "")
-        key = "calls" if inputs.get("calls") else "text_calls"
-        if calls := inputs.get(key, ()):  # as `Context.input` gives them
-            entry[key] = _outcomes(calls, dropped, used, result.steps, failure)
+        calls = inputs.get("calls") or inputs.get("text_calls", ())
+        if calls:  # as `Context.input` gives them
+            outcomes = _outcomes(calls, dropped, used, result.steps, failure)
+            entry["calls" if inputs.get("calls") else "text_calls"] = outcomes
         if dropped or refused or not given or not has_form:
             entry["invalid"] = _what_was_invalid(dropped, refused, given, has_form, calls)
         if failure is None:

@@ -60,8 +60,9 @@ def metrics_of(episode: Slot) -> dict[str, float]:
             figures[f"{name}/{key}"] = total / len(turns)
         else:
             figures[f"{name}/traj_sum/{key}"] = total
-    own = episode.tally.figures(episode.cache["penalty"])
-    return figures | {f"{name}/{figure}": value for figure, value in own.items()}
+    for figure, value in episode.tally.figures(episode.cache["penalty"]).items():
+        figures[f"{name}/{figure}"] = value
+    return figures
 
 
 def states_of(episodes: Iterable[Slot]) -> dict[str, Any]:

@@ -307,8 +307,9 @@ class Turns:
     def hand_out(self, slots: Sequence[Slot]) -> list[Cache]:
         """The caches of those whose episodes go on; these may be given the next input."""
         with self.guard:
-            if any(slot.phase is not TAKEN for slot in slots):
-                raise Refused(ABANDONED)
+            for slot in slots:
+                if slot.phase is not TAKEN:
+                    raise Refused(ABANDONED)
             for slot in slots:
                 del self.pending[slot.env_id]
                 slot.phase = OVER if slot.terminated else READY
