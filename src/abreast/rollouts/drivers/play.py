@@ -142,7 +142,8 @@ class _Players:
         self._unanswered_in_a_row = 0
         self._logged: set[type] = set()
         """Kinds of exceptions whose traceback is in the log."""
-        self._reserve = mmap.mmap(-1, RESERVE_BYTES, access=mmap.ACCESS_COPY)  # malloc may hand out pages that were touched
+        # Not a bytearray: malloc may hand out pages that were touched before.
+        self._reserve = mmap.mmap(-1, RESERVE_BYTES, access=mmap.ACCESS_COPY)
 
     async def play(self, waiting: Iterator[Order | Wait]) -> None:
         """Play episodes until none is waiting. There may be millions, so the iterator makes them one by one."""
