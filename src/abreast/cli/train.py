@@ -53,6 +53,7 @@ def train(
     episodes: Annotated[
         int | None, typer.Option("--episodes", "--epochs", help="Episodes to play (experiment.epochs).")
     ] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of the environment to play (experiment.max_steps).")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed (experiment.seed).")] = None,
     config: ConfigFile = None,
     agents: Annotated[
@@ -176,6 +177,7 @@ def train(
     options = {
         "experiment.num_agents": agents,
         "experiment.epochs": episodes,
+        "experiment.max_steps": steps,
         "experiment.seed": seed,
         "experiment.freeze": None if freeze is None else parse_numbers(freeze, "--freeze"),
         "multiprocessing.device": device,

@@ -293,11 +293,21 @@ class BaseModel(ModelState):
         if "frame_stack" in vars(self):
             self.frame_stack.clear(lane)
 
+    @property
+    def is_warming_up(self) -> bool:
+        """Whether to act at random, because there are too few rows to learn from (`learning_starts`)."""
+        return False
+
     def epsilon_decay(self, rate: float) -> None:
         """Explore less: epsilon loses the share `rate`, down to `epsilon_min`."""
         self.epsilon = max(self.epsilon * (1 - rate), min(self.epsilon, self.config.epsilon_min))
 
     # ---- learning
+
+    def anneal(self, progress: float) -> None:
+        """Called before each round of training with the share of the run (of its epochs or its steps) that was used when the
+        newest episode began; for settings that change with it.
+        """
 
     def train_step(self) -> float | Figures | None:
         """One update from memory; returns its loss, or figures by name (`{"loss": …, "entropy": …}`), or None while there is

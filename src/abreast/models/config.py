@@ -20,7 +20,9 @@ class ModelConfig(Section):
     epsilon: float = Field(0.6, ge=0, le=1)
     """Chance of a random action in the first epoch. (PPO and SAC explore by their own policies and take no notice.)"""
     epsilon_decay: float | None = Field(None, ge=0, le=1)
-    """Share of epsilon that goes away each epoch; not given: such that epsilon_min is reached after half of the epochs."""
+    """Share of epsilon that goes away each epoch; not given: such that epsilon_min is reached after half of the run."""
+    exploration_fraction: float | None = Field(None, gt=0, le=1)
+    """Share of the run (its epochs, or its steps) in which epsilon falls linearly to epsilon_min; null: epsilon_decay."""
     epsilon_min: float = Field(0.01, ge=0, le=1)
     """Epsilon does not fall below this. (With 0, half of the epochs bring epsilon down to a hundredth.)"""
     gamma: float = Field(0.99, ge=0, le=1)
@@ -43,6 +45,20 @@ class ModelConfig(Section):
 
     on_policy: ClassVar[bool] = False
     """Whether an update learns from every row since the one before, so that the replay must hold them all."""
+
+    def epsilon_at(self, progress: float) -> float:
+        """Return epsilon where so much of the run is used, with `exploration_fraction`."""
+        share = min(progress / (self.exploration_fraction or 1.0), 1.0)
+        return self.epsilon + share * (min(self.epsilon_min, self.epsilon) - self.epsilon)
+
+    @pydantic.model_validator(mode="after")
+    def _falls_in_one_way(self) -> Self:
+        if self.epsilon_decay is not None and self.exploration_fraction is not None:
+            raise ValueError(
+                f"epsilon_decay is {self.epsilon_decay} and exploration_fraction is {self.exploration_fraction}, but epsilon"
+                " falls in one way only: leave one out."
+            )
+        return self
 
     @pydantic.model_validator(mode="after")
     def _fits(self) -> Self:

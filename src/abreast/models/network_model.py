@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pydantic
@@ -55,6 +55,9 @@ class NetworkConfig(ModelConfig):
     network: str = "auto"
     """mlp, cnn (pictures), lstm (a memory of the episode: all but IQN), auto (cnn for pictures, else mlp), or a
     torch.nn.Module of your own in front of the hidden layers, as module:Class or file.py:Class."""
+
+    anneal: tuple[Literal["learning_rate"], ...] = ()
+    """Settings that fall linearly to 0 by the end of the run: learning_rate; of PPO, clip too."""
 
     @pydantic.field_validator("network")
     @classmethod
@@ -352,6 +355,21 @@ class NetworkModel(BaseModel):
     @property
     def can_learn(self) -> bool:
         return len(self.memory) >= self.config.batch_size
+
+    def backlog(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return per lane the first row that waits for an update, and how many do, as far as they are still there."""
+        written_L = self.memory.written  # one look: in the schedule free it grows
+        first_L = np.clip(self.rows_learned_from, written_L - self.memory.rows_per_lane, written_L)
+        return first_L, written_L - first_L
+
+    def anneal(self, progress: float) -> None:
+        if "learning_rate" in self.config.anneal:
+            self.optimiser.learning_rate = self.config.learning_rate * (1.0 - progress)
+
+    @property
+    def annealed(self) -> tuple[float, ...]:
+        """What may fall with the run, as it is now."""
+        return (self.optimiser.learning_rate,)
 
     @property
     def has_no_gradient(self) -> bool:

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 import pydantic
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
@@ -30,6 +29,13 @@ ON_DEVICES = frozenset(map(np.dtype, ("u1", "i1", "i2", "i4", "i8", "f2", "f4", 
 class ValueConfig(NetworkConfig):
     """Settings of value-based models."""
 
+    gradient_steps: int = Field(8, ge=-1)
+    """Gradient steps in one update, or for train_freq new rows; -1: as many as train_freq."""
+    train_freq: int | None = Field(None, ge=1)
+    """New rows of the agent for which gradient_steps gradient steps are taken, together at the end of an episode; null:
+    gradient_steps every experiment.train_interval epochs."""
+    learning_starts: int = Field(0, ge=0)
+    """Rows of the agent until which it acts at random and does not learn, counted at the end of an episode."""
     n_step: int = Field(1, ge=1)
     """Rewards summed before the value of the state reached is asked for."""
     target_rate: float = Field(0.001, ge=0, le=1)
@@ -48,6 +54,25 @@ class ValueConfig(NetworkConfig):
         if not isinstance(given, list | tuple) or [type(each) for each in given] != [int, int]:
             raise ValueError(f"expected the least and the most rows of a batch, say [32, 256], not {short(given)}.")
         return tuple(given)
+
+    @pydantic.model_validator(mode="after")
+    def _counts(self) -> Self:
+        if not self.gradient_steps or (self.gradient_steps < 0 and self.train_freq is None):
+            raise ValueError(
+                f"gradient_steps is {self.gradient_steps}: expected 1 or more, or, with train_freq, -1 for as many as that."
+            )
+        if self.train_freq is not None and self.adaptive_batch is not None:
+            raise ValueError(
+                f"train_freq is {self.train_freq} and adaptive_batch is {list(self.adaptive_batch)}, but with train_freq the"
+                " gradient steps follow the rows, so that no batch has to: leave one out."
+            )
+        for name in ("train_freq", "learning_starts"):
+            if (getattr(self, name) or 0) > self.buffer_capacity:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, more rows than buffer_capacity {self.buffer_capacity} holds: raise"
+                    f" buffer_capacity, or lower {name}."
+                )
+        return self
 
     @pydantic.model_validator(mode="after")
     def _adapts(self) -> Self:
@@ -129,43 +154,54 @@ class ValueModel(NetworkModel):
         return [self.drawn_action(die, lane) if chance < self.epsilon else None for lane, (chance, die) in drawn]
 
     @property
-    def can_learn(self) -> bool:
+    def is_warming_up(self) -> bool:
+        return bool(self.memory.written.sum() < self.config.learning_starts)
+
+    @property
+    def _has_enough(self) -> bool:
         least, _ = self.config.adaptive_batch or (self.config.batch_size, 0)
-        return len(self.memory) >= least
+        return len(self.memory) >= least and not self.is_warming_up
+
+    @property
+    def can_learn(self) -> bool:
+        return self._has_enough and bool(self.due()[0])
+
+    def due(self) -> tuple[int, int]:
+        """Return the gradient steps of the next update, and the rows that they are due for, if they are (`train_freq`)."""
+        steps, freq = self.config.gradient_steps, self.config.train_freq
+        if freq is None:
+            return steps, 0
+        times = int(self.backlog()[1].sum()) // freq
+        return times * (freq if steps < 0 else steps), times * freq
 
     def rows_per_batch(self) -> int:
         """Of the next update: as set, or such that its batches together have as many rows as wait (`adaptive_batch`)."""
         if self.config.adaptive_batch is None:
             return self.config.batch_size
         least, most = self.config.adaptive_batch
-        _, waiting_L = self._backlog()
+        _, waiting_L = self.backlog()
         eights = -(-int(waiting_L.sum()) // (8 * self.config.gradient_steps))
         return min(max(least, 8 * eights), most)
 
-    def _backlog(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Per lane, the first row that waits, and how many do: those written that no update was counted for, as far as
-        they are still there.
-        """
-        written_L = self.memory.written  # one look: in the schedule free it grows
-        first_L = np.clip(self.rows_learned_from, written_L - self.memory.rows_per_lane, written_L)
-        return first_L, written_L - first_L
-
-    def _count_rows(self, rows: int) -> None:
-        """An update has drawn so many: as many of those that wait do not wait any more."""
-        if self.config.adaptive_batch is not None:
-            first_L, waiting_L = self._backlog()
+    def count_rows(self, rows: int) -> None:
+        """So many of the rows that wait for an update do not wait any more, if they are counted."""
+        if self.config.train_freq is not None or self.config.adaptive_batch is not None:
+            first_L, waiting_L = self.backlog()
             others_L = np.cumsum(waiting_L) - waiting_L  # in the lanes before
             self.rows_learned_from = first_L + np.clip(rows - others_L, 0, waiting_L)
 
     def train_step(self) -> dict[str, float] | None:
-        if not self.can_learn:
+        due, rows_due = self.due()
+        if not self._has_enough:
+            self.count_rows(rows_due)  # nothing is due for rows of the warm-up
+        if not self._has_enough or not due:
             return None
         steps, rows = [], self.rows_per_batch()
-        for _ in range(self.config.gradient_steps):
+        for _ in range(due):
             steps.append(self.gradient_step(self.loss(self.memory.sample(rows))))
             self._follow()
+        self.count_rows(rows_due or rows * due)
         self.updates += 1
-        self._count_rows(rows * self.config.gradient_steps)
         return mean_of_steps(steps, type(self), self.device)
 
     def _follow(self) -> None:

@@ -1,5 +1,6 @@
 """The configuration of an experiment: what is run (`experiment`), who learns (`model`), where (`world`)."""
 
+import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
@@ -48,7 +49,10 @@ class ExperimentConfig(Section):
     """Settings of a run."""
 
     epochs: int = Field(1000, ge=1)
-    """Episodes to play."""
+    """Episodes to play; where max_steps is given and this is not, as many as there are steps."""
+    max_steps: int | None = Field(None, ge=1)
+    """Steps of the environment to play, in all lanes: the run ends with the first pass of episodes that reaches them; null:
+    epochs alone."""
     max_turns: int = Field(100, ge=1)
     """Turns an episode may last; in a turn every agent acts once."""
     record_period: int = Field(50, ge=1)
@@ -77,6 +81,17 @@ class ExperimentConfig(Section):
     """Agents that choose and do not learn, say [0, 3]; one explores if its own entry in model.per_agent gives epsilon."""
     opponents: OpponentsConfig = Field(default_factory=OpponentsConfig)
     """Agents that do not learn and are drawn from a pool."""
+
+    @property
+    def steps(self) -> int:
+        """Steps of the environment that a run has at most."""
+        return min(self.epochs * self.max_turns, self.max_steps or sys.maxsize)
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.max_steps is not None and "epochs" not in self.model_fields_set:
+            object.__setattr__(self, "epochs", self.max_steps)  # an episode has a step at least
+        return self
 
     @model_validator(mode="after")
     def _opponents_are_frozen(self) -> Self:
@@ -306,25 +321,47 @@ class Config(Section, Generic[M, W]):
         section.model_fields_set.difference_update({"per_agent"}, {"algorithm"} - own.keys())
         section = self.complete(section)
         if learns:
-            self.check_capacity(section, where)
+            self.check_learning(section, where)
         return section
 
     def complete(self, section: ModelConfig) -> ModelConfig:
         """A model's settings with what follows from the experiment: how fast epsilon falls, if that is not given."""
-        if section.epsilon_decay is not None:
+        if section.epsilon_decay is not None or section.exploration_fraction is not None:
             return section
+        if self.experiment.max_steps is not None:
+            return section.with_derived(exploration_fraction=0.5)
         lowest = section.epsilon_min or section.epsilon / 100
         if section.epsilon <= lowest:
             return section.with_derived(epsilon_decay=0.0)
         half = max(1.0, self.experiment.epochs / 2)
         return section.with_derived(epsilon_decay=1.0 - (lowest / section.epsilon) ** (1 / half))
 
-    def check_capacity(self, section: ModelConfig, where: str) -> None:
-        """Refuse a replay that cannot hold what an on-policy model learns from."""
-        lanes = self.multiprocessing.lanes
+    def check_learning(self, section: ModelConfig, where: str) -> None:
+        """Refuse updates that are counted in two ways, a warm-up that never ends, and a replay that cannot hold what an
+        on-policy model learns from.
+        """
+        for name in ("n_steps", "train_freq"):
+            if getattr(section, name, None) and "train_interval" in self.experiment.model_fields_set:
+                raise ConfigError(
+                    f"{where}.{name} is {getattr(section, name)} and experiment.train_interval is"
+                    f" {self.experiment.train_interval}, but updates are counted in rows or in epochs: leave one out."
+                )
+        steps = self.experiment.steps
+        if (starts := getattr(section, "learning_starts", 0)) >= steps:
+            raise ConfigError(
+                f"{where}.learning_starts is {starts}, but the run has {steps:,} steps at most, so nothing would be learned:"
+                " lower it, or raise experiment.epochs or experiment.max_steps."
+            )
+        lanes, waited_for = self.multiprocessing.lanes, getattr(section, "n_steps", None)
+        if waited_for is not None and lanes * (waited_for + self.experiment.max_turns) > section.buffer_capacity:
+            raise ConfigError(
+                f"{where}.buffer_capacity is {section.buffer_capacity}, but each of {lanes} lanes may hold"
+                f" {where}.n_steps {waited_for} rows and then those of an episode of experiment.max_turns"
+                f" {self.experiment.max_turns}: raise it to {lanes * (waited_for + self.experiment.max_turns)} or more."
+            )
         passes = -(-self.experiment.train_interval // lanes)
         rows = passes * lanes * self.experiment.max_turns
-        if section.on_policy and rows > section.buffer_capacity:
+        if section.on_policy and waited_for is None and rows > section.buffer_capacity:
             raise ConfigError(
                 f"{where}.buffer_capacity is {section.buffer_capacity}, but {section.algorithm} learns from all"
                 f" {rows} rows that {passes * lanes} epochs of experiment.max_turns {self.experiment.max_turns} may have:"
@@ -351,7 +388,7 @@ def parse_config(values: object, world_section: type[Section] = OpenSection) -> 
     agents = _parse_agents(per_agent, parsed) if per_agent else {}
     complete = parsed.complete(parsed.model)
     if len(agents.keys() | set(parsed.experiment.freeze)) < parsed.experiment.num_agents:
-        parsed.check_capacity(complete, "model")
+        parsed.check_learning(complete, "model")
     return parsed.with_derived(model=complete.model_copy(update={"per_agent": agents}) if agents else complete)
 
 

@@ -9,10 +9,12 @@ Round k trains on everything up to pass k. What a pass played and what its round
 round is finished.
 """
 
+import math
 import operator
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -42,6 +44,8 @@ class Pass:
     """Of each epoch, in the mean of all agents."""
     updates: int
     """Of each agent in its round."""
+    progress: float
+    """Share of the run that was used when it began."""
     written: list[list[int]]
     """Rows its round looks at, per agent and lane."""
     collect_s: float
@@ -74,12 +78,32 @@ class Loop:
         self.passes = learners.rounds
         """The number of the next: that of its round."""
         self.unfinished: deque[Pass] = deque()
+        self._steps = record.steps
+        """Steps of the environment that were played, in all lanes."""
+
+    @property
+    def progress(self) -> float:
+        """Share of the run that is used."""
+        return self._progress_at(self._experiment.epochs_played, self._steps)
+
+    def _progress_at(self, epochs: int, steps: int) -> float:
+        """Share of the run that is used after so many epochs and steps: of either, whichever is more."""
+        settings = self._experiment.config.experiment
+        by_epochs = (epochs - self._record.first_epoch) / settings.epochs
+        return min(max(by_epochs, steps / (settings.max_steps or math.inf)), 1.0)
+
+    def epochs_left(self) -> int:
+        """Return how many epochs are left, as far as is known; an estimate, where steps are counted."""
+        played, progress = self._experiment.epochs_played - self._record.first_epoch, self.progress
+        return math.ceil(
+            (1.0 - progress) * (played / progress if progress else self._experiment.config.experiment.epochs)
+        )
 
     def run(self, until: int) -> None:
-        """Play until so many epochs are played, and finish all rounds."""
+        """Play until so many epochs or all steps are played, and finish all rounds."""
         while True:
             self._finish_rounds(self._lag - 1)
-            is_over = self._experiment.epochs_played >= until
+            is_over = self.progress >= 1.0
             self._now("a checkpoint is written, or the next pass prepared")
             self._between_passes(self, is_over)  # before the last rounds are finished, so that more epochs can follow
             if is_over:
@@ -93,7 +117,7 @@ class Loop:
         """Play and learn elsewhere from now on, between two passes: rounds that are not finished are ordered there."""
         self.actors, self.learners = actors, learners
         for each in self.unfinished:
-            learners.submit(each.number, each.updates, each.written)
+            learners.submit(each.number, each.updates, each.written, each.progress)
 
     def play_pass(self, until: int) -> None:
         """Finish the rounds that a pass has to wait for, play it, and order its round."""
@@ -102,12 +126,13 @@ class Loop:
         epoch = experiment.epochs_played
         lanes = min(settings.multiprocessing.lanes, until - epoch)
         met = [] if self.opponents is None else self.opponents.begin_pass(epoch, self.learners)
-        epsilons = [model.epsilon for model in self._models]
-        order = Play(self.passes, epoch, lanes, self.learners.acting_versions(), epsilons, settings.experiment.seed)
         films, started = self._record.films, time.perf_counter()
         camera = None if films is None else films.camera(epoch, is_last=epoch + lanes >= until)
         self._now(f"epoch {epoch} is being played")
-        played = self.actors.play(order, camera)
+        with self._warming_up():
+            epsilons, versions = [model.epsilon for model in self._models], self.learners.acting_versions()
+            order = Play(self.passes, epoch, lanes, versions, epsilons, settings.experiment.seed)
+            played = self.actors.play(order, camera)
         collect_s = time.perf_counter() - started
         if films is not None and camera is not None:
             with span("film"):
@@ -117,7 +142,23 @@ class Loop:
         if self.opponents is not None:
             self.opponents.end_pass(played)
         written = [model.memory.written.tolist() for model in self._models]
-        self._order_round(played, self._decay(lanes), written, collect_s, met)
+        self._order_round(played, self._decay(played), written, collect_s, met)
+
+    @contextmanager
+    def _warming_up(self) -> Iterator[None]:
+        """Inside, agents that learn and have too few rows for that act at random."""
+        epsilons = {
+            model: model.epsilon
+            for agent, model in enumerate(self._models)
+            if model.is_warming_up and agent not in self._experiment.config.experiment.freeze
+        }
+        try:
+            for model in epsilons:
+                model.epsilon = 1.0
+            yield
+        finally:
+            for model, epsilon in epsilons.items():
+                model.epsilon = epsilon
 
     def _order_round(
         self,
@@ -128,12 +169,13 @@ class Loop:
         opponents: list[tuple[int, str]],
     ) -> None:
         """A pass was played, the next one of the run: order its round."""
-        experiment, epoch = self._experiment, self._experiment.epochs_played
+        experiment, epoch, progress = self._experiment, self._experiment.epochs_played, self.progress
         experiment.epochs_played += len(played)
+        self._steps += sum(each.turns for each in played)
         interval = experiment.config.experiment.train_interval
         due = experiment.epochs_played // interval - epoch // interval
-        self.unfinished.append(Pass(self.passes, epoch, played, epsilons, due, written, collect_s, opponents))
-        self.learners.submit(self.passes, due, written)
+        self.unfinished.append(Pass(self.passes, epoch, played, epsilons, due, progress, written, collect_s, opponents))
+        self.learners.submit(self.passes, due, written, progress)
         self.passes += 1
 
     def _finish_rounds(self, left: int) -> None:
@@ -160,15 +202,21 @@ class Loop:
     def _now(self, text: str) -> None:
         self._record.now(text, self.actors, self.learners)
 
-    def _decay(self, epochs: int) -> list[float]:
-        """Let epsilon fall once an epoch; returns what it was in each, in the mean of all agents."""
+    def _decay(self, played: Sequence[Played]) -> list[float]:
+        """Let epsilon fall, once an epoch or with the progress of the run; returns what it was in each epoch, in the mean of
+        all agents.
+        """
         means = []
-        rates = [self._experiment.config.complete(model.config).epsilon_decay or 0.0 for model in self._models]
-        for _ in range(epochs):
+        configs = [self._experiment.config.complete(model.config) for model in self._models]
+        epochs, steps = self._experiment.epochs_played, self._steps
+        for each in played:
             exploring = [model.epsilon for model in self._models if model.epsilon]  # PPO has none
             means.append(sum(exploring) / max(len(exploring), 1))
-            for model, rate in zip(self._models, rates, strict=True):
-                model.epsilon_decay(rate)
+            epochs, steps = epochs + 1, steps + each.turns
+            for model, config in zip(self._models, configs, strict=True):
+                model.epsilon_decay(config.epsilon_decay or 0.0)
+                if config.exploration_fraction is not None and model.epsilon:
+                    model.epsilon = config.epsilon_at(self._progress_at(epochs, steps))
         return means
 
     def go_on_from(self, epochs_played: int, unfinished: Sequence[Any]) -> None:

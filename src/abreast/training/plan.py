@@ -197,7 +197,7 @@ class Planner:
         self._most_tried = min(len(self.groups), 2 * len(gpus) or len(learning), 2 * max(1, int(self.cores)))
         """Workers that `decide` tries at most. More than cores: five agents are 3 + 2 in two workers, 2 + 2 + 1 in three."""
         self._most = min(self._most_tried, max(1, int(self.cores)))
-        self.is_short = self._settings.epochs * self._settings.max_turns * len(self._models) < SHORT_STEPS
+        self.is_short = self._settings.steps * len(self._models) < SHORT_STEPS
         """Whether the run is over before there can be processes."""
         self._left_out: list[str] = []
         self._note_what_is_left_out(len(learning))

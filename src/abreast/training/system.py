@@ -180,7 +180,7 @@ class MARLMultiprocessingSystem:
             return
         if learners.rounds_learned < ROUNDS_TIMED:
             return
-        self.plan = self._planner.decide(self._timing(learners, actors, session.until - self.env.epochs_played))
+        self.plan = self._planner.decide(self._timing(learners, actors, loop.epochs_left()))
         session.record.keep_plan(self.plan)
         if self.plan.workers != "inline":
             self._start_workers(learners.rounds, learners.own_rings)

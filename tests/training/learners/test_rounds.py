@@ -59,7 +59,7 @@ def test_two_rounds_that_were_done_but_not_heard_of_are_told_apart_after_a_kill(
             for number in range(2):
                 collect_pass(env.game, number)
                 collect_pass(env.game, number)
-                learners.submit(number, 1, [agent.model.memory.written.tolist() for agent in env.agents])
+                learners.submit(number, 1, [agent.model.memory.written.tolist() for agent in env.agents], 0.0)
             if workers == "processes":
                 while any(place.version < 2 for place in learners.published):
                     time.sleep(0.01)  # both rounds are done, and their results were not asked for

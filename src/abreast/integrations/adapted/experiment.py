@@ -23,7 +23,7 @@ from abreast.integrations.adapted.seeding import Seeding, try_out
 from abreast.models.observation import PlainObservation
 from abreast.plugins import import_target, split_target
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
-from abreast.training import Config, Experiment, ExperimentConfig, parse_config
+from abreast.training import Config, Experiment, parse_config
 from abreast.training.devices import enough_memory
 from abreast.training.experiment import check_models
 
@@ -36,17 +36,18 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
     }
 )
 """Settings of environments of other libraries, beside those that every game has."""
+VALUES = {"train_freq": 4, "gradient_steps": 4, "learning_starts": 1000, "exploration_fraction": 0.2}
 OF_ALGORITHM: Mapping[str, Any] = MappingProxyType(
     {
-        "ppo": {"gae_lambda": 0.95, "learning_rate": 0.0007, "gradient_steps": 8},
-        "dqn": {"learning_rate": 0.0005},
-        "iqn": {"learning_rate": 0.0005},
+        "ppo": {"n_steps": 512, "gae_lambda": 0.95, "learning_rate": 0.0007, "gradient_steps": 8},
+        "dqn": {**VALUES, "learning_rate": 0.0005},
+        "iqn": {**VALUES, "learning_rate": 0.0005},
+        "sac": {"train_freq": 1, "gradient_steps": 1, "learning_starts": 100},
     }
 )
 """And those that go with the algorithm (benchmarks/README.md has what they learn)."""
-PPO_TURNS, FEWEST_UPDATES = 200, 50
-"""With updates of a single episode of 25 turns, PPO is no better than random agents in two of three games of
-`benchmarks/peers.py`; with 200 it learns all of them."""
+COUNTED = ("n_steps", "train_freq", "learning_starts")
+"""Settings by which updates are counted in rows; left out where they are counted in epochs."""
 MOST_ROWS, FEWEST_ROWS, REPLAY_BYTES = 20_000, 1000, 2**28
 """The replay of an agent has so many rows, and fewer where these would take more than so many bytes."""
 MOST_TURNS = 10_000
@@ -58,8 +59,6 @@ DECIDED = (
     ("model", "agent_vision_radius", "how much agents see"),
 )
 """Settings of gridworlds that mean nothing here."""
-MOST_STEPS = 500
-"""Gradient steps of an update at most, unless more are asked for."""
 PICTURE_MODES = ("rgb_array", "ansi")
 """Render modes that can be kept in a film, or shown in a terminal, best first."""
 
@@ -160,7 +159,13 @@ class AdaptedGame(ForeignGame):
         )
         copy = self.look(_arguments(OpenSection.parse(world["world"], "world")))
         values = merge(merge(DEFAULTS, _of_copy(copy)), sections)
-        telling = ("model.algorithm=", "model.per_agent", "experiment.max_turns=", "experiment.epochs=")
+        telling = (
+            "model.algorithm=",
+            "model.per_agent",
+            "model.train_freq",
+            "model.gradient_steps",
+            "experiment.train_interval",
+        )
         chosen = apply_overrides(values, [each for each in texts if each.startswith(telling)])
         values = merge(_of_algorithm(chosen), values)
         changed = apply_overrides(values, texts, lambda: type(parse_config(values, OpenSection)))
@@ -209,21 +214,25 @@ class AdaptedGame(ForeignGame):
 
 
 def _of_algorithm(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that go with the algorithm that is chosen. SAC has a gradient step for each turn of an epoch. PPO, which
-    learns from each row once, has an update for `PPO_TURNS` turns at least, but fifty in a run; not where agents differ.
+    """Settings that go with the algorithm that is chosen, and with those of single agents. Who counts updates in epochs
+    (`train_interval`), or gives the gradient steps of an update alone, has none that count rows.
     """
-    sections = (values.get(key) for key in ("model", "experiment"))
-    model, given = (section if isinstance(section, Mapping) else {} for section in sections)
-    name = str(model.get("algorithm"))
-    found: dict[str, Any] = {"model": OF_ALGORITHM.get(name, {})}
-    turns, epochs = given.get("max_turns"), given.get("epochs", ExperimentConfig.model_fields["epochs"].default)
-    if not isinstance(turns, int) or turns < 1:  # refused later
-        return found
-    if name == "sac":
-        return {"model": {"gradient_steps": min(turns, MOST_STEPS)}}
-    if name == "ppo" and isinstance(epochs, int) and not model.get("per_agent"):
-        found["experiment"] = {"train_interval": max(1, min(math.ceil(PPO_TURNS / turns), epochs // FEWEST_UPDATES))}
-    return found
+    sections = (values.get(key) for key in ("model", "experiment", "multiprocessing"))
+    model, run, parallel = (section if isinstance(section, Mapping) else {} for section in sections)
+
+    def of(section: Mapping[str, Any], name: object) -> dict[str, Any]:
+        found = OF_ALGORITHM.get(str(name), {})
+        is_fixed = "gradient_steps" in section and "train_freq" in found and "train_freq" not in section
+        in_epochs = is_fixed or "train_interval" in run or "train_interval" in parallel
+        return {key: value for key, value in found.items() if not (in_epochs and key in COUNTED)}
+
+    agents = model.get("per_agent") or {}
+    own = {
+        agent: of({**model, **section}, section["algorithm"])
+        for agent, section in (agents.items() if isinstance(agents, Mapping) else ())
+        if isinstance(section, Mapping) and "algorithm" in section
+    }
+    return {"model": {**of(model, model.get("algorithm")), **({"per_agent": own} if own else {})}}
 
 
 def _of_copy(copy: Adapted) -> dict[str, Any]:

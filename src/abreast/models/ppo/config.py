@@ -1,6 +1,6 @@
 """Settings of PPO."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,6 +14,9 @@ class PPOConfig(NetworkConfig):
     """iqn, dqn, ppo, sac (continuous actions) or random, or a model of your own, as module:Class or file.py:Class."""
     gradient_steps: int = Field(4, ge=1)
     """Passes over the new rows in one update, each in shuffled minibatches of `batch_size`."""
+    n_steps: int | None = Field(None, ge=2)
+    """New rows of the agent that an update waits for, until the end of an episode; null: an update every
+    experiment.train_interval epochs."""
     gae_lambda: float = Field(0.8, ge=0, le=1)
     """How far advantages look ahead: 0 one step, 1 to the end of the episode."""
     clip: float = Field(0.2, gt=0)
@@ -22,5 +25,8 @@ class PPOConfig(NetworkConfig):
     """Reward for staying undecided, so that exploration does not die early."""
     value_weight: float = Field(0.5, gt=0)
     """Weight of the value loss beside the policy loss."""
+
+    anneal: tuple[Literal["learning_rate", "clip"], ...] = ()  # type: ignore[assignment]
+    """Settings that fall linearly to 0 by the end of the run: learning_rate, clip."""
 
     on_policy: ClassVar[bool] = True

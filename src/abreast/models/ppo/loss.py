@@ -48,34 +48,32 @@ def advantages_of(
 
 
 def clipped_loss(
-    log_chances_BA: Tensor, values_B: Tensor, actions_B: Tensor, before_B: Tensor,
-    advantages_B: Tensor, returns_B: Tensor, config: PPOConfig,
-) -> dict[str, Tensor]:  # fmt: skip
+    log_chances_BA: Tensor, values_B: Tensor, rows: Rows, config: PPOConfig, clip: float
+) -> dict[str, Tensor]:
     """The clipped policy loss, the value loss and the entropy bonus in one number to descend, and how far the policy has
     moved; of several agents' batches, a number for each.
     """
-    chosen_B = log_chances_BA.gather(-1, actions_B[..., None]).squeeze(-1)
+    chosen_B = log_chances_BA.gather(-1, rows.actions[..., None]).squeeze(-1)
     entropy = -(log_chances_BA.exp() * log_chances_BA).sum(dim=-1).mean(dim=-1)
-    return clipped_loss_of(chosen_B, entropy, values_B, before_B, advantages_B, returns_B, config)
+    return clipped_loss_of(chosen_B, entropy, values_B, rows, config, clip)
 
 
 def clipped_loss_of(
-    log_chances_B: Tensor, entropy: Tensor, values_B: Tensor, before_B: Tensor,
-    advantages_B: Tensor, returns_B: Tensor, config: PPOConfig,
-) -> dict[str, Tensor]:  # fmt: skip
+    log_chances_B: Tensor, entropy: Tensor, values_B: Tensor, rows: Rows, config: PPOConfig, clip: float
+) -> dict[str, Tensor]:
     """The same from the chances of the actions that were taken, or their densities, and the entropy of the policy."""
-    log_ratio_B = log_chances_B - before_B
+    log_ratio_B = log_chances_B - rows.before
     ratio_B = torch.exp(log_ratio_B)
-    clipped_B = ratio_B.clamp(1.0 - config.clip, 1.0 + config.clip)
-    policy = -torch.minimum(ratio_B * advantages_B, clipped_B * advantages_B).mean(dim=-1)
+    clipped_B = ratio_B.clamp(1.0 - clip, 1.0 + clip)
+    policy = -torch.minimum(ratio_B * rows.advantages, clipped_B * rows.advantages).mean(dim=-1)
     # Its gradient is bounded, because returns come in any size.
-    value = functional.smooth_l1_loss(values_B, returns_B, reduction="none").mean(dim=-1)
+    value = functional.smooth_l1_loss(values_B, rows.returns, reduction="none").mean(dim=-1)
     moved_B = ratio_B.detach() - 1.0
     return {
         "loss": policy + config.value_weight * value - config.entropy_weight * entropy,
         "entropy": entropy,
         "kl": (moved_B - log_ratio_B.detach()).mean(dim=-1),  # an estimate that is never negative
-        "clip_fraction": (moved_B.abs() > config.clip).to(torch.float32).mean(dim=-1),
+        "clip_fraction": (moved_B.abs() > clip).to(torch.float32).mean(dim=-1),
         "policy_loss": policy,
         "value_loss": value,
     }

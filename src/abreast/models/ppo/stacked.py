@@ -34,7 +34,7 @@ class StackedPolicies(LearnerStack):
         return (Rows(states, no_mask if legal is None else legal, actions, before, advantages, returns),)
 
     def train(self, updates: int, beat: Beat) -> list[dict[str, float]] | None:
-        if not updates:
+        if not updates or not all(model.is_due for model in self.models):
             return None
         known = [model.rows_learned_from.copy() for model in self.models]
         rows = [model.new_rows() for model in self.models]  # all of them: for further updates there are none

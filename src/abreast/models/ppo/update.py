@@ -44,13 +44,13 @@ class PPO(NetworkModel):
     STACK = StackedPolicies
     TORSOS = 2
     ACTIONS = frozenset({"discrete", "continuous"})
-    KNOWN = NetworkModel.KNOWN | {"_log_chances"}
+    KNOWN = NetworkModel.KNOWN | {"_log_chances", "clip"}
     DECIDED_EXTRAS = frozenset({"log_chance"})
     EVALUATION = "explore"
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)
-        self.epsilon = 0.0
+        self.epsilon, self.clip = 0.0, self.config.clip
         self.lane_extras["log_chance"] = self._log_chances = np.full(self.memory.lanes, np.nan, dtype=np.float32)
 
     def memory_options(self) -> dict[str, Any]:
@@ -119,8 +119,26 @@ class PPO(NetworkModel):
     def epsilon_decay(self, rate: float) -> None:
         """PPO explores by its own policy."""
 
+    @property
+    def can_learn(self) -> bool:
+        return super().can_learn and self.is_due
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there are as many new rows as an update waits for (`n_steps`)."""
+        return self.config.n_steps is None or bool(self.backlog()[1].sum() >= self.config.n_steps)
+
+    def anneal(self, progress: float) -> None:
+        super().anneal(progress)
+        if "clip" in self.config.anneal:
+            self.clip = self.config.clip * (1.0 - progress)
+
+    @property
+    def annealed(self) -> tuple[float, ...]:
+        return (*super().annealed, self.clip)
+
     def train_step(self) -> dict[str, float] | None:
-        rows = self.new_rows()
+        rows = self.new_rows() if self.is_due else None
         return None if rows is None or len(rows.actions) < 2 else self.learn(rows)
 
     def learn(self, rows: Rows) -> dict[str, float]:
@@ -141,10 +159,10 @@ class PPO(NetworkModel):
             log_std = online.log_std.unsqueeze(-2)  # the same for all rows
             taken = log_density(rows.actions, online.means(rows.states), log_std)
             values, entropy = self.values_of(online, rows.states), entropy_of(online.log_std)
-            return clipped_loss_of(taken, entropy, values, rows.before, rows.advantages, rows.returns, self.config)
+            return clipped_loss_of(taken, entropy, values, rows, self.config, self.clip)
         log_chances = among_legal_chances(online.log_chances(rows.states), rows.legal)
         values = self.values_of(online, rows.states)
-        return clipped_loss(log_chances, values, rows.actions, rows.before, rows.advantages, rows.returns, self.config)
+        return clipped_loss(log_chances, values, rows, self.config, self.clip)
 
     def values_of(self, network: PPONetwork, states: Tensor) -> Tensor:
         """Return what a network says that states are worth, a number for each; other shapes are refused."""

@@ -14,8 +14,8 @@ class SACConfig(ValueConfig):
     """Step size of Adam: of policy, critics and temperature."""
     batch_size: int = Field(256, ge=1)
     """Rows per gradient step."""
-    gradient_steps: int = Field(64, ge=1)
-    """Gradient steps in one update. One for each turn of an epoch is usual."""
+    gradient_steps: int = Field(64, ge=-1)
+    """Gradient steps in one update, or for train_freq new rows; -1: as many as train_freq. One for each row is usual."""
     gradient_norm: float = Field(10.0, gt=0)
     """Longer gradients are shortened to this norm."""
     target_rate: float = Field(0.005, ge=0, le=1)

@@ -76,7 +76,8 @@ class SAC(ValueModel):
         if self.is_greedy:
             return list(torch.tanh(evaluated[:, : self.n_actions]).numpy())
         noise_BA = torch.from_numpy(self.streams.vectors(lanes, self.n_actions))
-        return list(squashed(evaluated, noise_BA)[0].numpy())
+        uniform_BA = torch.erf(noise_BA / math.sqrt(2))  # from -1 to 1
+        return list((uniform_BA if self.epsilon == 1 else squashed(evaluated, noise_BA)[0]).numpy())
 
     def epsilon_decay(self, rate: float) -> None:
         """SAC explores by its own policy."""

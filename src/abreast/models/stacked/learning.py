@@ -62,6 +62,7 @@ class LearnerStack(ABC):
         self._of_step = torch.zeros(4, len(models), device=self.device)
         """Per model: the number of the gradient step, the share for the target, and two numbers for Adam."""
         self._rates = [model.optimiser.learning_rate for model in models]
+        self._annealed = [model.annealed for model in models]
         self._is_checked = first.replaced_method(["loss_of"]) is None
         """Whether `loss_of` is known to compute the loss of each agent as if it were alone."""
         self._names: list[str] = []
@@ -122,8 +123,9 @@ class LearnerStack(ABC):
         before = np.array([model.optimiser.steps for model in self.models])
         counts_SN = before + np.arange(1, steps + 1)[:, None]
         rates = [model.optimiser.learning_rate for model in self.models]
-        if rates != self._rates:
-            self._rates = rates
+        annealed = [model.annealed for model in self.models]
+        if annealed != self._annealed:
+            self._rates, self._annealed = rates, annealed
             self.forget_recorded()
         grown_SN, spread_SN = 1.0 - BETAS[0] ** counts_SN, np.sqrt(1.0 - BETAS[1] ** counts_SN)
         columns = [

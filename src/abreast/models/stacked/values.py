@@ -30,7 +30,7 @@ class StackedValues(LearnerStack):
     models: Sequence["ValueModel"]
     STANDS_FOR = (
         *LearnerStack.STANDS_FOR,
-        *("loss", "drawn", "tensors_of", "as_input", "rows_per_batch", "_follow", "_count_rows"),
+        *("loss", "drawn", "tensors_of", "as_input", "rows_per_batch", "_follow", "due", "count_rows"),
     )
 
     NETWORKS = ("online", "target")
@@ -48,9 +48,11 @@ class StackedValues(LearnerStack):
         self._step = Recorded(self._recorded_step, self.device, self.changed, "the stacked update")
 
     def train(self, updates: int, beat: Beat) -> list[dict[str, float]] | None:
-        per_update = self.first.config.gradient_steps
+        (per_update, rows), *others = {model.due() for model in self.models}
+        if rows:  # they are due at the first of several updates
+            updates = min(updates, 1)
         steps = updates * per_update
-        if not steps or not all(model.can_learn for model in self.models):
+        if others or not steps or not all(model.can_learn for model in self.models):
             return None
         ahead: Batches | None = None
         self._begin(steps)
@@ -71,6 +73,8 @@ class StackedValues(LearnerStack):
             if (step + 1) % per_update == 0:
                 beat()
         self._count(updates, steps)
+        for model in self.models:
+            model.count_rows(rows)
         return self.read_figures(per_update)
 
     @staticmethod

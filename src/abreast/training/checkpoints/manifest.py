@@ -64,6 +64,8 @@ class Facts(_Checked):
     """Epochs that had been played when the run began."""
     recorded: Count
     """Lines in metrics.jsonl."""
+    steps: Count = 0
+    """Steps of the environment that were recorded."""
     agent_steps: Count
     updates_before: Count
     """Updates of all agents before the run."""

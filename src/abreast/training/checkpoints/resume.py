@@ -28,7 +28,13 @@ log = logging.getLogger("abreast")
 MAY_CHANGE = frozenset(
     {"game", "multiprocessing.enabled", "multiprocessing.schedule", "multiprocessing.mode", "multiprocessing.workers"}
     | {"multiprocessing.num_workers", "multiprocessing.learner_timeout", "multiprocessing.actor_timeout"}
-    | {"multiprocessing.max_restarts", "multiprocessing.priority", "experiment.epochs", "experiment.record_period"}
+    | {
+        "multiprocessing.max_restarts",
+        "multiprocessing.priority",
+        "experiment.epochs",
+        "experiment.max_steps",
+        "experiment.record_period",
+    }
     | {"experiment.checkpoint_interval", "experiment.checkpoint_minutes", "experiment.keep_checkpoints"}
     | {"experiment.timeline"}
     | {f"multiprocessing.cluster.{key}" for key in TrainingCluster.model_fields if key != "learner_gpus"}

@@ -54,8 +54,10 @@ class Learners(HasTeam, Protocol):
     def renew(self, agent: int) -> None:
         """An agent that does not learn has other weights, with which actors elsewhere choose from the next pass on."""
 
-    def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
-        """Begin round `number`: so many updates of each agent, from the rows written so far (per agent and lane)."""
+    def submit(self, number: int, updates: int, written: Sequence[list[int]], progress: float) -> None:
+        """Begin round `number`: so many updates of each agent, from the rows written so far (per agent and lane), with so
+        much of the run behind it (`BaseModel.anneal`).
+        """
 
     def finish(self, number: int) -> list[RoundResult]:
         """Wait for a round; from then on the models choose with what it learned."""
@@ -86,7 +88,11 @@ class Trainer:
         """Agents that are trained together, in the order of their first ones."""
 
     def train(
-        self, group: Sequence[int], updates: int, beat: Callable[[int], None] = lambda agent: None
+        self,
+        group: Sequence[int],
+        updates: int,
+        beat: Callable[[int], None] = lambda agent: None,
+        progress: float = 0.0,
     ) -> dict[int, RoundResult]:
         """Update each model of one of the `groups` some times from its own memory.
 
@@ -95,6 +101,7 @@ class Trainer:
         models = [self._models[agent] for agent in group]
         for model in models:
             model.own_attributes.look()
+            model.anneal(progress)
         figures: Sequence[Mapping[str, float] | None] | None = None
         with span("train"):
             if group[0] in self._stacks:

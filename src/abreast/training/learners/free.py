@@ -30,19 +30,27 @@ class FreeLearners(HostedLearners):
         allowed = [per_step * weight(agent) * model.memory.written.sum() for agent, model in enumerate(self._models)]
         ahead = [model.updates - most for model, most in zip(self._models, allowed, strict=True)]
         self._head_start = {agent: float(updates) for agent, updates in enumerate(ahead) if updates > 0}
+        self._progress = 0.0
         for worker in range(len(self._agents_of)):
             self._order(worker)
 
     def _order(self, worker: int, is_paused: bool = False) -> None:
         most, weights = self._config.max_updates_per_step, self._config.priority
-        order = TrainFreely(self._config.publish_interval, 0.0 if is_paused else most, self._head_start, weights)
+        publish, start = self._config.publish_interval, self._head_start
+        order = TrainFreely(publish, 0.0 if is_paused else most, start, weights, self._progress)
         self.team.submit(worker, ORDER, order)
 
-    def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
-        """They train without orders, but users' models have to be told what choosing has changed."""
+    def submit(self, number: int, updates: int, written: Sequence[list[int]], progress: float) -> None:
+        """They train without orders, but have to be told of the progress of the run, and users' models what choosing has
+        changed.
+        """
+        self._progress = progress
         acting = self.acting_states()
         for worker, agents in enumerate(self._agents_of):
             told = {agent: acting[agent] for agent in agents if agent in acting}
+            models = [self._models[agent] for agent in agents]
+            if any(getattr(model.config, "anneal", ()) or not model.is_ours for model in models):
+                self._order(worker)
             if told:
                 self.team.submit(worker, number, Acting(told))
 

@@ -18,6 +18,7 @@ class Order(NamedTuple):
 
     updates: int
     written: Sequence[list[int]]
+    progress: float
     acting: Mapping[int, State]
     """Of users' models: where choosing was. A pass that is played before the round is finished may change it."""
 
@@ -55,8 +56,8 @@ class InlineLearners:
         self.own_rings = [model.memory.move_rows(model.memory.make_ring(slack)) for model in models] if slack else []
         """Where the rows were before, if they were moved."""
 
-    def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
-        self._orders[number] = Order(updates, written, self._acting_states())
+    def submit(self, number: int, updates: int, written: Sequence[list[int]], progress: float) -> None:
+        self._orders[number] = Order(updates, written, progress, self._acting_states())
 
     def _acting_states(self) -> dict[int, State]:
         return {
@@ -86,8 +87,8 @@ class InlineLearners:
     def _train(self, group: Sequence[int], order: Order) -> dict[int, RoundResult]:
         clock = time.thread_time if self._models[group[0]].device == "cpu" else time.perf_counter
         started = clock()
-        beat = None if self._checks is None else self._checks.of_round(group)
-        results = self._trainer.train(group, order.updates, *([] if beat is None else [beat]))
+        beat = (lambda agent: None) if self._checks is None else self._checks.of_round(group)
+        results = self._trainer.train(group, order.updates, beat, order.progress)
         if self._checks is not None:
             self._checks.check_losses({agent: result.figures for agent, result in results.items()})
         if any(result.figures for result in results.values()):

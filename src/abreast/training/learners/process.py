@@ -70,6 +70,8 @@ class Train(NamedTuple):
 
     updates: int
     written: Sequence[list[int]]
+    progress: float
+    """Share of the run that is used."""
     acting: Mapping[int, State]
     """Of users' models: what choosing has changed by now."""
 
@@ -121,7 +123,9 @@ class RoundWork(Work):
                 if job.agent in order.acting:
                     model.set_acting_state(order.acting[job.agent])
                 windows.enter_context(model.memory.window(order.written[job.agent]))
-            results = self._trainer.train([job.agent for job in jobs], order.updates, self._context.beat)
+            results = self._trainer.train(
+                [job.agent for job in jobs], order.updates, self._context.beat, order.progress
+            )
         for job in jobs:
             if job.agent in done:
                 self._models[job.agent].set_learning_state(done[job.agent])
@@ -141,6 +145,8 @@ class TrainFreely(NamedTuple):
     """Updates that agents of other runs brought with them: they do not count."""
     weights: Mapping[int, float]
     """Of agents whose weight is not 1."""
+    progress: float = 0.0
+    """Share of the run that is used."""
 
 
 class Acting(NamedTuple):
@@ -193,6 +199,7 @@ class FreeWork:
     def _train(self, agent: int, rule: TrainFreely) -> bool:
         """One update, if there is something to learn from."""
         self._context.beat(agent)
+        self._models[agent].anneal(rule.progress)
         figures = update(self._models[agent])
         if figures is None:
             return False

@@ -25,8 +25,8 @@ class RoundLearners(HostedLearners):
         newest = self.given_up.keys() | self._frozen
         return [None if agent in newest else self.rounds for agent in range(len(self._models))]
 
-    def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
-        self._orders[number], self._answers[number] = Train(updates, written, self.acting_states()), {}
+    def submit(self, number: int, updates: int, written: Sequence[list[int]], progress: float) -> None:
+        self._orders[number], self._answers[number] = Train(updates, written, progress, self.acting_states()), {}
         for worker, agents in enumerate(self._agents_of):
             if agents:
                 self.team.submit(worker, number, self._orders[number])

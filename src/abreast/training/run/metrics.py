@@ -27,6 +27,8 @@ class EpochRecord(TypedDict):
     learning: list[dict[str, float | None]]
     """Per agent, what its updates have reported, by name, in their mean; empty if nothing was learned."""
     epsilon: float
+    steps: int
+    """Steps of the environment in this run so far, in all lanes."""
     agent_steps: int
     updates: int
     updates_per_agent_step: float

@@ -87,7 +87,7 @@ class RunRecord:
         self.first_epoch = experiment.epochs_played
         self.recent: deque[list[float]] = deque(maxlen=RECENT)
         """Rewards of the newest epochs, by agent."""
-        self._agent_steps = 0
+        self.steps = self._agent_steps = 0
         self._updates_before = sum(model.updates for model in self._models)
         self._seconds, self._elapsed_before = 0.0, 0.0
         self._started = time.perf_counter()
@@ -118,6 +118,7 @@ class RunRecord:
         if facts is not None:
             self.count, self.first_epoch = facts.recorded, facts.first_epoch
             self._agent_steps, self._updates_before = facts.agent_steps, facts.updates_before
+            self.steps = facts.steps
             self._seconds, self._elapsed_before = facts.seconds, facts.elapsed_s
         if self.folder is not None and self.options.animate:
             settings = self._experiment.config
@@ -193,6 +194,7 @@ class RunRecord:
         return {
             "recorded": self.count,
             "first_epoch": self.first_epoch,
+            "steps": self.steps,
             "agent_steps": self._agent_steps,
             "updates_before": self._updates_before,
             "seconds": self._seconds,
@@ -221,6 +223,7 @@ class RunRecord:
         `timing` has the seconds spent (`collect_s`, `train_s`) and the health of the learners, if it depends on the clock.
         """
         self._trained = trained
+        self.steps += played.turns
         self._agent_steps += played.turns * len(played.reward_per_agent) if played.steps is None else played.steps
         self._seconds += timing["collect_s"] + timing["train_s"]
         for agent, result in enumerate(trained):
@@ -237,6 +240,7 @@ class RunRecord:
             loss_per_agent=losses,
             learning=learning,
             epsilon=epsilon,
+            steps=self.steps,
             agent_steps=self._agent_steps,
             updates=updates,
             updates_per_agent_step=(updates - self._updates_before) / self._agent_steps if self._agent_steps else 0.0,
