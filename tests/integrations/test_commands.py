@@ -124,32 +124,31 @@ def test_what_is_wrong_is_one_sentence(arguments, told, abreast):
     assert told in output and "Traceback" not in output
 
 
-def test_what_is_learned_with_follows_the_algorithm_and_what_is_given_wins():
-    game = find_game("gymnasium:CartPole-v1")
-    ppo, dqn, given = (game.configure(*each).model for each in (
-        (), (None, ["model.algorithm=dqn"]), ({"model": {"gae_lambda": 0.5}}, ["model.learning_rate=0.01"]),
-    ))  # fmt: skip
-    assert (ppo.algorithm, ppo.gae_lambda, ppo.learning_rate, ppo.gradient_steps) == ("ppo", 0.95, 0.0007, 8)
-    assert (dqn.algorithm, dqn.learning_rate, dqn.epsilon_min) == ("dqn", 0.0005, 0.05)
-    assert (given.gae_lambda, given.learning_rate, given.gradient_steps) == (0.5, 0.01, 8)
+COUNTING = ("n_steps", "train_freq", "learning_starts", "buffer_capacity")
 
 
 @pytest.mark.parametrize(
-    ("given", "interval"),
+    ("given", "counts"),
     [
-        ([], 8),
-        (["experiment.max_turns=100"], 2),
-        (["experiment.epochs=150"], 3),  # fifty updates at least
-        (["experiment.epochs=8"], 1),
-        (["model.algorithm=dqn"], 1),
-        (["model.per_agent.1.algorithm=dqn"], 1),
-        (["experiment.train_interval=5"], 5),
+        ([], (512, None, None, 20_000)),
+        (["multiprocessing.num_envs=32"], (512, None, None, 32 * (512 + 500))),
+        (["model.n_steps=64", "model.buffer_capacity=600"], (64, None, None, 600)),
+        (["experiment.train_interval=4"], (None, None, None, 20_000)),
+        (["model.algorithm=dqn"], (None, 4, 1000, 20_000)),
+        (["model.algorithm=dqn", "experiment.max_steps=500"], (None, 4, 50, 20_000)),
+        (["model.algorithm=dqn", "model.buffer_capacity=200"], (None, 4, 200, 200)),
+        (["model.algorithm=dqn", "model.gradient_steps=7"], (None, None, 0, 20_000)),
+        (["model.algorithm=dqn", "model.gradient_steps=7", "model.train_freq=9"], (None, 9, 1000, 20_000)),
+        (["model.algorithm=iqn", "multiprocessing.train_interval=2"], (None, None, 0, 20_000)),
     ],
 )
-def test_where_episodes_are_short_ppo_learns_from_several_at_once(given, interval):
-    config = find_game("pettingzoo:mpe2.simple_spread_v3").configure(None, given)
-    assert config.experiment.train_interval == interval
+def test_updates_are_counted_in_rows_unless_epochs_or_gradient_steps_of_an_update_are_given(given, counts):
+    model = find_game("gymnasium:CartPole-v1").configure(None, given).model
+    assert tuple(getattr(model, name, None) for name in COUNTING) == counts
 
 
-def test_where_episodes_are_long_ppo_learns_from_each():
-    assert find_game("gymnasium:CartPole-v1").configure().experiment.train_interval == 1
+def test_agents_with_an_algorithm_of_their_own_have_its_defaults():
+    given = ["model.per_agent.1.algorithm=dqn", "model.per_agent.2.gradient_steps=3", "model.learning_rate=0.01"]
+    agents = find_game("pettingzoo:mpe2.simple_spread_v3").configure(None, given).model.per_agent
+    assert (agents[1].train_freq, agents[1].learning_starts, agents[1].learning_rate) == (4, 1000, 0.01)
+    assert (agents[2].n_steps, agents[2].gradient_steps, agents[2].learning_rate) == (512, 3, 0.01)

@@ -51,8 +51,8 @@ def test_networks_of_all_kinds_learn_alike_in_parallel(network):
 
 def test_settings_follow_from_the_environment():
     game = find_game(AIM)
-    sac = game.configure(None, ["model.algorithm=sac", "experiment.max_turns=40"]).model
-    assert (sac.gradient_steps, sac.batch_size, sac.target_interval) == (40, 256, None)
+    sac = game.configure(None, ["model.algorithm=sac"]).model
+    assert (sac.train_freq, sac.gradient_steps, sac.batch_size, sac.target_interval) == (1, 1, 256, None)
     assert game.configure(None, ["model.algorithm=sac", "model.gradient_steps=7"]).model.gradient_steps == 7
 
 

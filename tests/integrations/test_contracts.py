@@ -157,7 +157,7 @@ REAL = [
 @pytest.mark.parametrize("target", REAL)
 def test_environments_of_others_are_played_and_learned_from(target, monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    experiment = build(target, "experiment.epochs=3", "experiment.max_turns=30", "model.n_frames=2")
+    experiment = build(target, "experiment.epochs=3", "experiment.max_turns=30", "model.n_frames=2", "model.n_steps=9")
     result = experiment.run_experiment(animate=False, logging=False)
     assert result.epochs[-1]["updates"] > 0
     assert result.epochs[-1]["agent_steps"] == sum(
@@ -174,7 +174,8 @@ def test_a_game_with_as_many_actions_as_chess_is_learned(algorithm):
         "pettingzoo:zoo_envs:ManyMoves",
         ("model.gradient_steps=1", "model.buffer_capacity=200", "experiment.max_turns=50"),
     )
-    experiment = build(target, f"model.algorithm={algorithm}", "experiment.epochs=3", *short)
+    counted = "experiment.train_interval=1"
+    experiment = build(target, f"model.algorithm={algorithm}", "experiment.epochs=3", counted, *short)
     result = experiment.run_experiment(animate=False, logging=False)
     assert result.epochs[-1]["updates"] > 0
     assert find_game(target).configure().model.buffer_capacity == 2**28 // (ManyMoves.large + ManyMoves.number)

@@ -12,7 +12,7 @@ from abreast.models.dqn.loss import value_loss
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.layers import NoisyLinear
 from abreast.models.ppo.config import PPOConfig
-from abreast.models.ppo.loss import clipped_loss
+from abreast.models.ppo.loss import Rows, clipped_loss
 from abreast.replay import Batch, Buffer
 from abreast.worlds import EmptyEntity, Entity, RGBObservationSpec
 from fakes import TinyObservation, live, make_model, small_game
@@ -180,15 +180,9 @@ def test_clipped_loss_terms_by_hand():
     logs = torch.log(torch.tensor([[0.5, 0.5]]))
     before = logs[:, 0]
     base = {"algorithm": "ppo", "entropy_weight": 0.1, "value_weight": 0.25}
-    loss = clipped_loss(
-        logs,
-        torch.tensor([3.0]),
-        torch.tensor([0]),
-        before,
-        torch.tensor([2.0]),
-        torch.tensor([0.0]),
-        PPOConfig(**base),
-    )
+    config = PPOConfig(**base)
+    rows = Rows(logs, logs, torch.tensor([0]), before, torch.tensor([2.0]), torch.tensor([0.0]))
+    loss = clipped_loss(logs, torch.tensor([3.0]), rows, config, config.clip)
     expected = {
         "loss": -2.0 + 0.25 * 2.5 - 0.1 * np.log(2),
         "entropy": np.log(2),
@@ -202,7 +196,8 @@ def test_clipped_loss_terms_by_hand():
 def test_how_far_a_policy_has_moved_by_hand():
     logs = torch.log(torch.tensor([[0.6, 0.4], [0.5, 0.5]]))
     before, nothing = torch.log(torch.tensor([0.5, 0.5])), torch.zeros(2)
-    found = clipped_loss(logs, nothing, torch.tensor([0, 1]), before, nothing, nothing, PPOConfig(clip=0.1))
+    rows = Rows(logs, logs, torch.tensor([0, 1]), before, nothing, nothing)
+    found = clipped_loss(logs, nothing, rows, PPOConfig(), clip=0.1)
     assert found["clip_fraction"].item() == 0.5  # 1.2 is more than 0.1 from 1
     assert found["kl"].item() == pytest.approx((0.2 - np.log(1.2)) / 2, rel=1e-4)
 

@@ -6,7 +6,7 @@ import torch
 
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.ppo.config import PPOConfig
-from abreast.models.ppo.loss import advantages_of, clipped_loss
+from abreast.models.ppo.loss import Rows, advantages_of, clipped_loss
 from abreast.replay import Trajectory
 from fakes import live, make_model
 
@@ -123,7 +123,8 @@ def test_the_clipped_loss_stops_rewarding_a_chance_that_has_moved_far_enough():
     def gradient(chance, advantage):
         logits = torch.log(torch.tensor([[chance, 1 - chance]])).requires_grad_()
         nothing = torch.zeros(1)
-        loss = clipped_loss(logits, nothing, torch.tensor([0]), before, torch.tensor([advantage]), nothing, config)
+        rows = Rows(logits, logits, torch.tensor([0]), before, torch.tensor([advantage]), nothing)
+        loss = clipped_loss(logits, nothing, rows, config, config.clip)
         loss["loss"].backward()
         return logits.grad[0, 0].item()
 

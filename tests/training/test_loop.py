@@ -18,7 +18,7 @@ from own_game import Garden
 class Script:
     """Actors, learners and record that write down what they are asked for."""
 
-    given_up, rounds, team, films = {}, 0, None, None
+    given_up, rounds, team, films, steps, first_epoch = {}, 0, None, None, 0, 0
 
     def __init__(self):
         self.lines = []
@@ -30,7 +30,7 @@ class Script:
     def acting_versions(self):
         return [None, None]
 
-    def submit(self, number, updates, written):
+    def submit(self, number, updates, written, progress):
         self.lines.append(f"order {number}: {updates}")
 
     def finish(self, number):
@@ -136,7 +136,11 @@ def test_the_state_of_everything_put_into_fresh_parts_goes_on_bit_for_bit(algori
     skipped = len(whole.epochs) - len(rest.epochs)
     mine, theirs = timeless(whole.epochs[skipped:]), timeless(rest.epochs)
     for record in (*mine, *theirs):
-        del record["agent_steps"], record["updates_per_agent_step"]  # these count from the beginning of a run
+        del (
+            record["steps"],
+            record["agent_steps"],
+            record["updates_per_agent_step"],
+        )  # these count from the beginning of a run
     assert mine == theirs
     for one, two in zip(models_of(env.game), models_of(other.game), strict=True):
         assert one.online_block.values.equal(two.online_block.values)

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pydantic
@@ -49,6 +49,9 @@ CHOSEN_TOGETHER = (*CHOSEN_BY, "make_network")
 """Methods that a stacked choice (models/stacked/choice.py) stands for."""
 
 
+LISTED = pydantic.BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else given)
+
+
 class NetworkConfig(ModelConfig):
     """Settings of models with a network."""
 
@@ -56,7 +59,7 @@ class NetworkConfig(ModelConfig):
     """mlp, cnn (pictures), lstm (a memory of the episode: all but IQN), auto (cnn for pictures, else mlp), or a
     torch.nn.Module of your own in front of the hidden layers, as module:Class or file.py:Class."""
 
-    anneal: tuple[Literal["learning_rate"], ...] = ()
+    anneal: Annotated[tuple[Literal["learning_rate"], ...], LISTED] = ()
     """Settings that fall linearly to 0 by the end of the run: learning_rate; of PPO, clip too."""
 
     @pydantic.field_validator("network")

@@ -211,22 +211,27 @@ class GridSection(OpenSection):
 
 USUAL_NAMES = {
     "experiment.epochs": "episodes num_episodes n_episodes num_epochs n_epochs iterations",
-    "experiment.max_turns": "turns steps max_steps num_steps horizon episode_length max_episode_steps max_cycles",
+    "experiment.max_steps": "steps total_timesteps timesteps total_steps n_timesteps",
+    "experiment.max_turns": "turns horizon episode_length max_episode_steps max_cycles",
     "experiment.seed": "random_seed rng_seed",
     "experiment.num_agents": "agents n_agents players num_players n_players",
-    "experiment.train_interval": "train_freq update_interval update_every",
+    "experiment.train_interval": "update_interval update_every",
     "experiment.compute_threads": "threads num_threads n_threads",
     "model.algorithm": "algo method",
     "model.agent_vision_radius": "radius vision vision_radius view view_size",
     "model.n_frames": "frames num_frames frame_stack n_stack",
-    "model.epsilon": "eps epsilon_start eps_start exploration",
+    "model.epsilon": "eps epsilon_start eps_start exploration exploration_initial_eps",
     "model.epsilon_decay": "eps_decay",
-    "model.epsilon_min": "eps_min epsilon_end eps_end final_epsilon min_epsilon",
+    "model.epsilon_min": "eps_min epsilon_end eps_end final_epsilon min_epsilon exploration_final_eps",
     "model.gamma": "discount discount_factor",
     "model.learning_rate": "lr alpha step_size",
     "model.buffer_capacity": "buffer buffer_size replay_size replay_capacity memory_size capacity",
     "model.batch_size": "batch minibatch minibatch_size",
     "model.gradient_steps": "grad_steps num_updates n_updates",
+    "model.train_freq": "train_frequency",
+    "model.learning_starts": "warmup warmup_steps start_steps",
+    "model.target_rate": "tau polyak",
+    "model.target_interval": "target_update_interval target_network_frequency",
     "model.gradient_norm": "grad_norm max_grad_norm grad_clip clip_norm",
     "model.hidden_size": "hidden hidden_dim hidden_units hidden_layer_size layer_size",
     "model.network": "net arch architecture torso policy_network network_type",
@@ -341,7 +346,7 @@ class Config(Section, Generic[M, W]):
         on-policy model learns from.
         """
         for name in ("n_steps", "train_freq"):
-            if getattr(section, name, None) and "train_interval" in self.experiment.model_fields_set:
+            if getattr(section, name, None) and self.experiment.train_interval > 1:
                 raise ConfigError(
                     f"{where}.{name} is {getattr(section, name)} and experiment.train_interval is"
                     f" {self.experiment.train_interval}, but updates are counted in rows or in epochs: leave one out."

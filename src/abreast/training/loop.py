@@ -80,6 +80,7 @@ class Loop:
         self.unfinished: deque[Pass] = deque()
         self._steps = record.steps
         """Steps of the environment that were played, in all lanes."""
+        self._most_steps = experiment.config.experiment.max_steps or math.inf
 
     @property
     def progress(self) -> float:
@@ -88,9 +89,8 @@ class Loop:
 
     def _progress_at(self, epochs: int, steps: int) -> float:
         """Share of the run that is used after so many epochs and steps: of either, whichever is more."""
-        settings = self._experiment.config.experiment
-        by_epochs = (epochs - self._record.first_epoch) / settings.epochs
-        return min(max(by_epochs, steps / (settings.max_steps or math.inf)), 1.0)
+        by_epochs = (epochs - self._record.first_epoch) / self._experiment.config.experiment.epochs
+        return min(max(by_epochs, steps / self._most_steps), 1.0)
 
     def epochs_left(self) -> int:
         """Return how many epochs are left, as far as is known; an estimate, where steps are counted."""
@@ -103,7 +103,7 @@ class Loop:
         """Play until so many epochs or all steps are played, and finish all rounds."""
         while True:
             self._finish_rounds(self._lag - 1)
-            is_over = self.progress >= 1.0
+            is_over = self._experiment.epochs_played >= until or self._steps >= self._most_steps
             self._now("a checkpoint is written, or the next pass prepared")
             self._between_passes(self, is_over)  # before the last rounds are finished, so that more epochs can follow
             if is_over:

@@ -58,7 +58,7 @@ def make_work():
 
 def test_rounds_that_were_done_but_not_reported_are_reported_not_repeated(make_work):
     """As if the learner had been killed after publishing two rounds and before its answers arrived."""
-    orders = [(number, Train(2, [[40]], {})) for number in range(2)]
+    orders = [(number, Train(2, [[40]], 0.0, {})) for number in range(2)]
     context, work = make_work()
     for number, order in orders:
         work.obey(number, order)
@@ -68,13 +68,13 @@ def test_rounds_that_were_done_but_not_reported_are_reported_not_repeated(make_w
         successor.obey(number, order)
     told = [[value.result for _, value, _ in each.answers] for each in (context, again)]
     assert told[0] == told[1] and make_work.place.version == 2
-    successor.obey(2, Train(1, [[40]], {}))
+    successor.obey(2, Train(1, [[40]], 0.0, {}))
     assert again.answers[-1][1].result.updates == 5
 
 
 def test_a_learner_says_which_agent_it_is_at_and_that_it_is_at_none_when_it_answers(make_work):
     context, work = make_work()
-    work.obey(0, Train(3, [[40]], {}))
+    work.obey(0, Train(3, [[40]], 0.0, {}))
     assert context.at[-1] == -1 and context.at.count(0) >= 3
 
 

@@ -23,7 +23,7 @@ from abreast.integrations.adapted.seeding import Seeding, try_out
 from abreast.models.observation import PlainObservation
 from abreast.plugins import import_target, split_target
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
-from abreast.training import Config, Experiment, parse_config
+from abreast.training import Config, Experiment, ExperimentConfig, MPConfig, parse_config
 from abreast.training.devices import enough_memory
 from abreast.training.experiment import check_models
 
@@ -158,16 +158,10 @@ class AdaptedGame(ForeignGame):
             {"world": sections.get("world") or {}}, [each for each in texts if each.startswith("world")]
         )
         copy = self.look(_arguments(OpenSection.parse(world["world"], "world")))
-        values = merge(merge(DEFAULTS, _of_copy(copy)), sections)
-        telling = (
-            "model.algorithm=",
-            "model.per_agent",
-            "model.train_freq",
-            "model.gradient_steps",
-            "experiment.train_interval",
-        )
-        chosen = apply_overrides(values, [each for each in texts if each.startswith(telling)])
-        values = merge(_of_algorithm(chosen), values)
+        usual = merge(DEFAULTS, _of_copy(copy))
+        telling = ("model.", "experiment.", "multiprocessing.")
+        chosen = apply_overrides(merge(usual, sections), [each for each in texts if each.startswith(telling)])
+        values = merge(merge(usual, _of_algorithm(chosen, usual["model"]["buffer_capacity"])), sections)
         changed = apply_overrides(values, texts, lambda: type(parse_config(values, OpenSection)))
         return parse_config({**changed, "game": self.target or changed.get("game")}, OpenSection)
 
@@ -213,22 +207,31 @@ class AdaptedGame(ForeignGame):
             return AdaptedExperiment(self, config, self._spare.pop()[1])
 
 
-def _of_algorithm(values: Mapping[str, Any]) -> dict[str, Any]:
+def _of_algorithm(values: Mapping[str, Any], room: int) -> dict[str, Any]:
     """Settings that go with the algorithm that is chosen, and with those of single agents. Who counts updates in epochs
-    (`train_interval`), or gives the gradient steps of an update alone, has none that count rows.
+    (`train_interval`), or gives the gradient steps of an update alone, has none that count rows. `room`: the usual rows of a
+    replay.
     """
     sections = (values.get(key) for key in ("model", "experiment", "multiprocessing"))
     model, run, parallel = (section if isinstance(section, Mapping) else {} for section in sections)
 
+    settings, lanes = ExperimentConfig.parse(run, "experiment"), MPConfig.parse(parallel, "multiprocessing").lanes
+
     def of(section: Mapping[str, Any], name: object) -> dict[str, Any]:
-        found = OF_ALGORITHM.get(str(name), {})
+        found: dict[str, Any] = OF_ALGORITHM.get(str(name), {})
         is_fixed = "gradient_steps" in section and "train_freq" in found and "train_freq" not in section
-        in_epochs = is_fixed or "train_interval" in run or "train_interval" in parallel
-        return {key: value for key, value in found.items() if not (in_epochs and key in COUNTED)}
+        if is_fixed or "train_interval" in run or "train_interval" in parallel:
+            found = {key: value for key, value in found.items() if key not in COUNTED}
+        most, rows = section["buffer_capacity"], section.get("n_steps", found.get("n_steps"))
+        if "learning_starts" in found and isinstance(most, int):  # less in a short run
+            found = {**found, "learning_starts": min(found["learning_starts"], settings.steps // 10, most)}
+        if "n_steps" in found and isinstance(rows, int):  # and an episode, in each lane
+            found = {**found, "buffer_capacity": max(room, lanes * (rows + settings.max_turns))}
+        return found
 
     agents = model.get("per_agent") or {}
     own = {
-        agent: of({**model, **section}, section["algorithm"])
+        agent: {key: value for key, value in of({**model, **section}, section["algorithm"]).items() if key not in model}
         for agent, section in (agents.items() if isinstance(agents, Mapping) else ())
         if isinstance(section, Mapping) and "algorithm" in section
     }

@@ -1,10 +1,10 @@
 """Settings of PPO."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from abreast.models.network_model import NetworkConfig
+from abreast.models.network_model import LISTED, NetworkConfig
 
 
 class PPOConfig(NetworkConfig):
@@ -26,7 +26,7 @@ class PPOConfig(NetworkConfig):
     value_weight: float = Field(0.5, gt=0)
     """Weight of the value loss beside the policy loss."""
 
-    anneal: tuple[Literal["learning_rate", "clip"], ...] = ()  # type: ignore[assignment]
+    anneal: Annotated[tuple[Literal["learning_rate", "clip"], ...], LISTED] = ()  # type: ignore[assignment]
     """Settings that fall linearly to 0 by the end of the run: learning_rate, clip."""
 
     on_policy: ClassVar[bool] = True
