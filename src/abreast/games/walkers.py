@@ -12,13 +12,19 @@ from abreast.worlds import ActionSpec, EmptyEntity, Gridworld, Location, Observa
 
 
 class Walker(MovingAgent):
-    """A small person in a coat of its own colour, who knows its number and the settings of its world."""
+    """A small person in a coat of its own colour, who knows its number, and the settings of its world."""
 
     symbol = "@"
 
     def __init__(
-        self, observation: ObservationSpec, actions: ActionSpec, model: BaseModel, number: int, settings: Section
+        self,
+        observation: ObservationSpec,
+        actions: ActionSpec,
+        model: BaseModel,
+        number: int,
+        settings: Section | None = None,
     ) -> None:
+        """`settings`: those of its world; needed where its rules depend on them."""
         super().__init__(observation, actions, model)
         self.number, self.settings = number, settings
         self.direction_sprites = figures(number)
