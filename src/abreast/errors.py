@@ -2,9 +2,10 @@
 
 A message is one sentence a user can act on: what was given, what was expected, what follows, what to do.
 The command line prints it and exits with code 2, or with 1 where what ran has failed, not what was typed; no traceback,
-because the fault is in the input, not the program.
+because the fault is in the input, not the program. What ends nothing is said in the log.
 """
 
+import logging
 import os
 import re
 import sys
@@ -16,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+log = logging.getLogger("abreast")
+"""Everything abreast logs, whichever module logs it."""
 OURS = Path(__file__).parent
 """The folder of this package."""
 _UNSHOWN = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\u202a-\\u202e\\u2066-\\u2069]")
