@@ -7,12 +7,10 @@ from pydantic import Field
 
 from abreast.games.things import Item
 from abreast.games.treasurehunt.entities import Bone, Food, Gem, Sand, Wall
-from abreast.games.walkers import TwoLayerWorld
+from abreast.games.walkers import GROUND, TOP, TwoLayerWorld
 from abreast.training import Config
 from abreast.training.config import BatchedSection
 from abreast.worlds import EmptyEntity
-
-GROUND, TOP = 0, 1
 
 
 class TreasurehuntConfig(BatchedSection):
