@@ -1,8 +1,8 @@
-"""Every exception abreast raises on purpose.
+"""Every exception abreast raises on purpose, and the logger of all that it has to say.
 
 A message is one sentence a user can act on: what was given, what was expected, what follows, what to do.
 The command line prints it and exits with code 2, or with 1 where what ran has failed, not what was typed; no traceback,
-because the fault is in the input, not the program. What ends nothing is said in the log.
+because the fault is in the input, not the program.
 """
 
 import logging
@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 log = logging.getLogger("abreast")
-"""Everything abreast logs, whichever module logs it."""
+
 OURS = Path(__file__).parent
 """The folder of this package."""
 _UNSHOWN = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\u202a-\\u202e\\u2066-\\u2069]")
