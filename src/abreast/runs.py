@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -149,7 +149,7 @@ def run_many(
     made: list[RunFolder] = []
     try:
         for config in runs:  # now, so that a folder that cannot be written is refused before hours of work
-            if resume and has_begun(config):
+            if resume and any(Path(config.output, name).exists() for name in LEFT_BEHIND):
                 _wait_for_the_end(Path(config.output))
             else:
                 made.append(make_run_folder(config.game, config.output))
@@ -184,11 +184,6 @@ def joinable(configs: Sequence[RunConfig], joined: bool | None = None) -> list[l
 
 
 # ---- runs that are there
-
-
-def has_begun(config: RunConfig) -> bool:
-    """Whether there is anything of a run."""
-    return any((Path(config.output) / name).exists() for name in LEFT_BEHIND)
 
 
 def is_finished(run: Path, epochs: int) -> bool:
@@ -441,7 +436,7 @@ class RunWork(Work):
             attempts[0].run()
         else:
             fitting = attempts[: attempts[0].count_fitting(len(attempts))]
-            for found in run_joined([partial(each.run) for each in fitting]):
+            for found in run_joined([each.run for each in fitting]):
                 if isinstance(found, BaseException):
                     raise found  # the death of this worker: those that are not over are begun again
         self._context.answer(key, None)

@@ -136,8 +136,6 @@ class Agent(Entity):
 class MovingAgent(Agent):
     """An agent whose actions up, down, left and right move it, and who takes the value of what it walks into."""
 
-    KNOWN = Agent.KNOWN
-
     DIRECTIONS: ClassVar[dict[str, tuple[int, int]]] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 
     direction_sprites: Mapping[str, Sprite] = MappingProxyType({})

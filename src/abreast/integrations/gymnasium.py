@@ -4,7 +4,6 @@ What comes after the colon is the name of a registered environment, MODULE:NAME 
 imported, or MODULE:FUNCTION or FILE.py:FUNCTION, where a class will do too.
 """
 
-import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -51,7 +50,7 @@ class GymnasiumGame(AdaptedGame):
                     f"gymnasium:{self.text} needs the package {package}, which is not installed: install it."
                 )
             if package is not None:
-                _import(package)
+                import_target(package, "Gymnasium environment", GameError)
         try:
             return gymnasium.spec(name)
         except gymnasium.error.Error:
@@ -101,13 +100,6 @@ class GymnasiumGame(AdaptedGame):
 
 find = GymnasiumGame.find
 """The game with a name, the one that MODULE:NAME or FILE.py:FUNCTION points to, or whose environments a function makes."""
-
-
-def _import(package: str) -> None:
-    try:
-        importlib.import_module(package)
-    except Exception as error:
-        raise GameError(f"importing {package} failed: {error!r}.") from error
 
 
 def _hint(name: str) -> str:

@@ -52,39 +52,29 @@ class Sweep:
 
     def __init__(self, folder: Path, asked: Asked) -> None:
         self.folder, self.asked = folder, asked
-        self.runs = [] if asked.search else expand(asked)
+        self.runs = list[SweepRun]()
         """All of them; those of a search are added as they are chosen."""
         self._rows = dict[Path, dict[str, Any]]()
-        self._before = self._read_before()
-        self.add(())
+        try:
+            self._before = {row["run"]: row for row in read_index(folder)}
+        except RunFolderError:  # it has to be made again
+            self._before = {}
+        self.add([] if asked.search else expand(asked))
         if not asked.search and (others := self._before.keys() - {row["run"] for row in self.index}):
             raise self._changed(min(others))
 
     def add(self, runs: Sequence[SweepRun]) -> list[RunConfig]:
         """Take in more runs, and look what is there of each."""
         self.runs += runs
-        configs = [run.config(self.folder) for run in self.runs]
-        for run, config in zip(self.runs, configs, strict=True):
-            if Path(config.output) not in self._rows:
-                row: dict[str, Any] = {
-                    "run": f"runs/{run.name}",
-                    "game": run.game,
-                    "settings": run.settings,
-                    "seed": run.seed,
-                }
-                before = self._before.get(row["run"], {})
-                if any(before.get(key, value) != value for key, value in json.loads(json.dumps(row)).items()):
-                    raise self._changed(row["run"])
-                self._rows[Path(config.output)] = row
-                self.note(_result(config))
-        return configs[len(configs) - len(runs) :]
-
-    def _read_before(self) -> dict[str, dict[str, Any]]:
-        """What the index has said of each run; nothing, where it has to be made again."""
-        try:
-            return {row["run"]: row for row in read_index(self.folder)}
-        except RunFolderError:
-            return {}
+        configs = [run.config(self.folder) for run in runs]
+        for run, config in zip(runs, configs, strict=True):
+            row = {"run": f"runs/{run.name}", "game": run.game, "settings": run.settings, "seed": run.seed}
+            before = self._before.get(f"runs/{run.name}", {})
+            if any(before.get(key, value) != value for key, value in json.loads(json.dumps(row)).items()):
+                raise self._changed(f"runs/{run.name}")
+            self._rows[Path(config.output)] = row
+            self.note(_result(config))
+        return configs
 
     def _changed(self, run: str) -> RunFolderError:
         """What is wrong if a run was begun that is no longer asked for, or with other settings."""
@@ -159,10 +149,6 @@ class Sweep:
         rows = self._before | {row["run"]: row for row in self.index}
         lines = "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows.values())
         write_whole(self.folder / INDEX, lines.encode())
-
-    def failures(self) -> list[dict[str, Any]]:
-        """The runs that have failed."""
-        return [row for row in self._rows.values() if row["state"] == FAILED]
 
 
 class SweepDisplay(Display):
