@@ -280,10 +280,8 @@ def _summary_row(who: str, algorithm: str, mode: str, by_task: Sequence[Sequence
 
 def _run_rows(found: Sequence[Evaluated], has_sum: bool) -> list[dict[str, Any]]:
     """What is known of each run; its scores are as they are, not normalised."""
-    rows = []
-    for each in found:
-        agents = {f"score_{number}": _score(each.absolute, [number]) for number in range(len(each.absolute[0]))}
-        about: dict[str, Any] = {
+    return [
+        {
             "run": str(each.run.folder),
             "task": each.run.task,
             "algorithm": each.run.algorithm,
@@ -291,6 +289,8 @@ def _run_rows(found: Sequence[Evaluated], has_sum: bool) -> list[dict[str, Any]]
             "seed": each.run.seed,
             "best_epochs": each.best,
             "mode": each.mode,
+            **({"score": _score(each.absolute, [])} if has_sum else {}),
+            **{f"score_{number}": _score(each.absolute, [number]) for number in range(len(each.absolute[0]))},
         }
-        rows.append(about | ({"score": _score(each.absolute, [])} if has_sum else {}) | agents)
-    return rows
+        for each in found
+    ]

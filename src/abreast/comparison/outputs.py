@@ -75,13 +75,11 @@ def as_marl_eval(found: Sequence[Evaluated]) -> dict[str, Any]:
     tasks: dict[str, Any] = {}
     places = common_epochs(found, list(dict.fromkeys(each.run.task for each in found)), [])
     for each in found:
-        algorithms = tasks.setdefault(each.run.task.lower(), {})
-        runs = algorithms.setdefault(each.run.algorithm.replace(",", ";"), {})
+        runs = tasks.setdefault(each.run.task.lower(), {}).setdefault(each.run.algorithm.replace(",", ";"), {})
         points = {point.epochs: point for point in each.curve}
-        curve = [points[place[each.run.task]] for place in places]
         steps = {
             f"step_{number}": {"step_count": point.agent_steps, **_metrics(point.rewards)}
-            for number, point in enumerate(curve)
+            for number, point in enumerate(points[place[each.run.task]] for place in places)
         }
         runs[f"run_{len(runs)}"] = {**steps, "absolute_metrics": _metrics(each.absolute)}
     return {"abreast": tasks}

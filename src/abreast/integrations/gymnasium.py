@@ -40,8 +40,7 @@ class GymnasiumGame(AdaptedGame):
         if place.endswith(".py") or name.endswith(".py"):
             return None
         if place:
-            module = import_target(place, "Gymnasium environment", GameError)
-            if hasattr(module, name):
+            if hasattr(import_target(place, "Gymnasium environment", GameError), name):
                 return None
         elif name not in gymnasium.registry:
             package = next((each for start, each in REGISTERED_BY.items() if name.startswith(start)), None)

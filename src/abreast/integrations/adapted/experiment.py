@@ -202,8 +202,7 @@ class AdaptedGame(ForeignGame):
 
     def build(self, config: Config[Any, Any]) -> "AdaptedExperiment":
         """A fresh experiment."""
-        arguments = _arguments(config.world)
-        self.look(arguments)
+        self.look(_arguments(config.world))
         with enough_memory("multiprocessing.num_envs, the size of what agents observe, or the number of actions"):
             return AdaptedExperiment(self, config, self._spare.pop()[1])
 

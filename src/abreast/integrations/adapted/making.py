@@ -46,10 +46,9 @@ def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], 
         if key not in known and not takes_any:
             hint = nearest(key, known) if known else "it takes none, so leave it out."
             raise ConfigError(f"world.{key} is {short(value)}, but {name} takes no argument {key!r}: {hint}")
-    needed = [each.name for each in there if each.default is each.empty and each.name in known]
-    for key in needed:
-        if key not in arguments:
-            raise ConfigError(f"{name} needs an argument {key!r}: give world.{key}=VALUE.")
+    for each in there:
+        if each.default is each.empty and each.name in known and each.name not in arguments:
+            raise ConfigError(f"{name} needs an argument {each.name!r}: give world.{each.name}=VALUE.")
 
 
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
