@@ -222,9 +222,9 @@ def read_index(folder: Path) -> list[dict[str, Any]]:
             raise ValueError("a line does not say what became of a run")
         return rows
     except (OSError, ValueError) as error:
-        reason = str(getattr(error, "strerror", None) or error)
         raise RunFolderError(
-            f"{folder / INDEX} cannot be read ({reason}): `abreast sweep --resume {folder}` makes it again."
+            f"{folder / INDEX} cannot be read ({getattr(error, 'strerror', None) or error}): `abreast sweep --resume"
+            f" {folder}` makes it again."
         ) from None
 
 
@@ -234,10 +234,9 @@ def _result(config: RunConfig) -> RunResult:
     try:
         return finished(config) or RunResult(config, folder)
     except (OSError, ValueError, LookupError, TypeError) as error:
-        reason = str(getattr(error, "strerror", None) or error)
         raise RunFolderError(
-            f"{folder} has finished, but its metrics.jsonl cannot be read ({reason}): remove {folder}, and the run is made"
-            " again."
+            f"{folder} has finished, but its metrics.jsonl cannot be read ({getattr(error, 'strerror', None) or error}):"
+            f" remove {folder}, and the run is made again."
         ) from None
 
 
@@ -245,8 +244,11 @@ def keep_agents_alone(run: Path) -> None:
     """Of all checkpoints but the newest, keep the agents, which is what a comparison needs: replays are large."""
     found = [each for each in list_checkpoints(run) if isinstance(each, Checkpoint) and each.kind == "run"]
     for each in found[:-1]:
-        facts = {**each.facts.model_dump(), "resumable": False, "unfinished": []}
-        facts["reason"] = "Only its agents were kept."
+        facts = each.facts.model_dump() | {
+            "resumable": False,
+            "unfinished": [],
+            "reason": "Only its agents were kept.",
+        }
         with locked(run):
             write_checkpoint(
                 run / FOLDER / each.path.name, "agents", facts, {name: each.part(name) for name in each.agents}
