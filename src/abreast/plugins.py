@@ -131,8 +131,10 @@ def _fits(value: object, kind: type | None) -> bool:
 def modules_beside(name: str) -> list[str]:
     """The modules of the package that a module is named in; of the current folder, where it is in no package."""
     package = name.rpartition(".")[0]
-    places = getattr(sys.modules.get(package), "__path__", ["."])
-    return [f"{package}.{each.name}".lstrip(".") for each in pkgutil.iter_modules(places)]
+    return [
+        f"{package}.{each.name}".lstrip(".")
+        for each in pkgutil.iter_modules(getattr(sys.modules.get(package), "__path__", ["."]))
+    ]
 
 
 def _import_file(path: Path, error: type[AbreastError], is_of_run: bool) -> ModuleType:

@@ -173,9 +173,15 @@ def compare(
                 x = place[tasks[0]] if len(tasks) == 1 else (number + 1) / len(epochs)
                 comparison.curves.append({"who": who, "algorithm": algorithm, "x": x} | _with_interval(by_task))
             for other in (each for each in algorithms if each != algorithm):
-                chance = probability_of_improvement(final[algorithm], final[other])
-                row = {"who": who, "algorithm": algorithm, "over": other, "probability": chance}
-                comparison.improvement.append(row | _ends(improvement_interval(final[algorithm], final[other])))
+                comparison.improvement.append(
+                    {
+                        "who": who,
+                        "algorithm": algorithm,
+                        "over": other,
+                        "probability": probability_of_improvement(final[algorithm], final[other]),
+                        **_ends(improvement_interval(final[algorithm], final[other])),
+                    }
+                )
     comparison.about.update(
         abreast=__version__,
         tasks=tasks,
@@ -274,8 +280,14 @@ def _with_interval(by_task: Sequence[Sequence[float]]) -> dict[str, Any]:
 
 def _summary_row(who: str, algorithm: str, mode: str, by_task: Sequence[Sequence[float]]) -> dict[str, Any]:
     runs = [value for each in by_task for value in each]
-    row: dict[str, Any] = {"who": who, "algorithm": algorithm, "mode": mode}
-    return row | {"runs": len(runs), "mean": mean(runs)} | _with_interval(by_task)
+    return {
+        "who": who,
+        "algorithm": algorithm,
+        "mode": mode,
+        "runs": len(runs),
+        "mean": mean(runs),
+        **_with_interval(by_task),
+    }
 
 
 def _run_rows(found: Sequence[Evaluated], has_sum: bool) -> list[dict[str, Any]]:

@@ -176,8 +176,9 @@ class SweepDisplay(Display):
         left = (time.monotonic() - self._started) / new * (self._total - done) if new > 0 else None
         facts = [f"{count} {state}" for state in (UNDER_WAY, FAILED, PRUNED) if (count := self._sweep.count(state))]
         values, labels = dict[str, list[float]](), dict[str, str]()
-        asked = self._sweep.asked.settings.items()
-        varying = [key for key, found in asked if isinstance(found, Range) or len(found) > 1]
+        varying = [
+            key for key, found in self._sweep.asked.settings.items() if isinstance(found, Range) or len(found) > 1
+        ]
         for row in self._sweep.index:
             varied = {key: value for key, value in row["settings"].items() if key in varying}
             what = json.dumps([row["game"], varied], default=str)

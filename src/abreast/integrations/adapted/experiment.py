@@ -211,8 +211,7 @@ def _of_algorithm(values: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that go with the algorithm that is chosen. SAC has a gradient step for each turn of an epoch. PPO, which
     learns from each row once, has an update for `PPO_TURNS` turns at least, but fifty in a run; not where agents differ.
     """
-    sections = (values.get(key) for key in ("model", "experiment"))
-    model, given = (section if isinstance(section, Mapping) else {} for section in sections)
+    model, given = (values[key] if isinstance(values.get(key), Mapping) else {} for key in ("model", "experiment"))
     name = str(model.get("algorithm"))
     found: dict[str, Any] = {"model": OF_ALGORITHM.get(name, {})}
     turns, epochs = given.get("max_turns"), given.get("epochs", ExperimentConfig.model_fields["epochs"].default)
