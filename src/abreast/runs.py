@@ -100,7 +100,7 @@ class RunResult(NamedTuple):
     node: str = ""
     """Where the last attempt was."""
     epochs: int = 0
-    """How many it has played; 0 if it has not finished."""
+    """How many it has played; 0 if it has not finished, or has failed."""
     reward: float | None = None
     """Mean reward of all agents over the last tenth of its epochs; None if it has not finished, or its agents have sides."""
     results: dict[str, float] | None = None
