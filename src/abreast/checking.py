@@ -87,10 +87,11 @@ def judge(
     failed = set(before)
     for check in checks:
         cause = next((name for name in check.needs if name in failed), None)
-        if cause is not None:
-            verdict = Verdict(check.name, "skipped", f"not checked: repair {cause!r} first")
-        else:
-            verdict = _judge_one(check, trial, told)
+        verdict = (
+            _judge_one(check, trial, told)
+            if cause is None
+            else Verdict(check.name, "skipped", f"not checked: repair {cause!r} first")
+        )
         if verdict.outcome == "wrong" or (verdict.outcome == "note" and check.note_stops):
             failed.add(check.name)
         yield verdict

@@ -78,8 +78,7 @@ class AttributeStateError(StateError):
 
     def of(self, owner: str) -> str:
         """The same, said of an attribute of a class."""
-        name = self.name.rpartition(".")[2]
-        return f"{owner}.{name} ({self._kind}) cannot be kept in a file: {self._reason}."
+        return f"{owner}.{self.name.rpartition('.')[2]} ({self._kind}) cannot be kept in a file: {self._reason}."
 
 
 class RewardError(AbreastError):
