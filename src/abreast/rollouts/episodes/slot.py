@@ -190,7 +190,7 @@ class Slot:
             self._write_turn(result, self.inputs, penalty)
 
     def _write_turn(self, result: TurnResult, inputs: Inputs, penalty: float) -> None:
-        state, reward, info, names, executed, dropped, refused, done, failure, seconds, *_ = result
+        state, reward, info, names, executed, dropped, refused, done, failure, seconds = result[:10]
         history, given, used, tally = self.cache["history"], len(inputs["actions"]), len(executed), self.tally
         tally.reward += reward
         tally.seconds.append(seconds)

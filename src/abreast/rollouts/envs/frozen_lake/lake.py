@@ -75,7 +75,7 @@ def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[La
     """
     size = config.size
     while True:
-        is_ice = rng.random(size * size) < config.p
+        is_ice = (rng.random(size * size) < config.p).tobytes()
         row, column = rng.integers(size, size=2).tolist()
         goal_row, goal_column = rng.integers(size, size=2).tolist()
         start, goal = row * size + column, goal_row * size + goal_column
@@ -86,7 +86,7 @@ def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[La
             cell is not False and (is_ice[cell] or cell == goal) for cell in (right, below, left, above)
         ):
             break
-    cells = [FROZEN if frozen else HOLE for frozen in is_ice.tolist()]
+    cells = [FROZEN if frozen else HOLE for frozen in is_ice]
     cells[start], cells[goal] = FROZEN, GOAL
     rows = ["".join(cells[i : i + size]) for i in range(0, size * size, size)]
     return Lake(size, "\n".join(rows)), start + row  # one line break for every row above
