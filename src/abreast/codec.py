@@ -65,7 +65,8 @@ class Names:
             is_its_own = getattr(found, "__module__", None) == module and getattr(found, "__qualname__", "") == name
             found = found if is_its_own else None
         if found is None:
-            raise StateError(f"{module}.{name} is none of this game's own classes, nor of those that files may name")
+            own = "none of this game's own classes, nor of those that files may name"
+            raise StateError(f"{module}.{name} is {own if self._homes else 'no class that is sent between processes'}")
         return found
 
 
