@@ -7,7 +7,6 @@ all would fail                  status 401 403 (key), 404 (model or address), 3x
 
 import asyncio
 import json
-import logging
 import math
 import os
 import random
@@ -18,13 +17,11 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from abreast.errors import RolloutError, printable
+from abreast.errors import RolloutError, log, printable
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.sampled import Sampled
 from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.policies.base import Answer, Asked, Counts, Policy, Tokens, Unanswered
-
-log = logging.getLogger("abreast")
 
 LARGEST = 2**24  # bytes of a body, those of a stream added up; of a header, aiohttp takes 8 KiB
 STREAM = "text/event-stream"

@@ -22,7 +22,6 @@ what the model saw, also with a history window, or with a chat template that rem
 import hashlib
 import io
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -30,7 +29,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from abreast.errors import RolloutError
+from abreast.errors import RolloutError, log
 from abreast.files import write_whole
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.context.cleaning import encodable
@@ -44,8 +43,6 @@ from abreast.rollouts.drivers.policies.base import Played, Tokens
 from abreast.rollouts.drivers.trajectories import read_run
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag, find_tag
-
-log = logging.getLogger("abreast")
 
 NONE = Tokenized([], [], [], [], 0)
 PICTURE = "<image>"

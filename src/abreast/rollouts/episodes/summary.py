@@ -15,7 +15,6 @@ ends episodes without ever saying info["success"], the success of a tag, and its
 What was measured (`measurements_of`) depends on the machine, so it is kept apart: equal episodes have equal figures.
 """
 
-import logging
 from collections.abc import Iterable, Sequence
 from functools import cache
 from math import comb, isnan, nan
@@ -24,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from abreast.errors import log
 from abreast.rollouts.episodes.slot import Slot, Tally
 
 FIGURES = tuple(Tally().figures(0.0))
@@ -34,7 +34,7 @@ SILENT = (
     " abreast.rollouts.adapters.TextAdapter(ENV, success_reward=NUMBER), which goes by the rewards."
 )
 """Said of a tag where some episodes end without a word of success, and none with one."""
-_warn_once = cache(logging.getLogger("abreast").warning)
+_warn_once = cache(log.warning)
 
 
 def metrics_of(episode: Slot) -> dict[str, float]:

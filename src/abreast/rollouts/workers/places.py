@@ -8,7 +8,6 @@ An episode stays where it began. One exception: under `auto`, an environment in 
 is lent to a thread of its own. It is the same object, so nothing is rebuilt; one that says `thread_bound = True` stays.
 """
 
-import logging
 import pickle
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +16,7 @@ from typing import Literal
 from abreast.cluster.backend import RayBackend
 from abreast.cluster.connection import connect
 from abreast.codec import encode_message
-from abreast.errors import StateError, WorkerError
+from abreast.errors import StateError, WorkerError, log
 from abreast.processes.backend import Backend, Child, ChildSpec
 from abreast.processes.cores import cores
 from abreast.processes.process import ProcessBackend, comes_from_main
@@ -31,8 +30,6 @@ from abreast.rollouts.registry import Tag, find_kind
 from abreast.rollouts.workers.timing import PlacementRules, Timing, best_count, deal_out, is_cheap
 from abreast.rollouts.workers.worker import NAMES, RolloutWork, rollout_process
 from abreast.streams import Draws
-
-log = logging.getLogger("abreast")
 
 Use = bool | Literal["auto", "threads"]
 MOST_PROCESSES = 8
