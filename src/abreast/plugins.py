@@ -104,6 +104,15 @@ class Plugins:
             raise self.error(f"the {self.noun} {point.name!r} ({point.value}) does not load: {error!r}.") from error
 
 
+def import_extra(name: str, whose: str, extra: str, error: type[AbreastError], otherwise: str = ".") -> Any:
+    """Import an optional package, or raise an error that says how to install it; `whose` ends with "needs" or "need"."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        raise error(f'{whose} the package {package}: pip install "abreast[{extra}]"{otherwise}') from None
+
+
 def is_target(text: str) -> bool:
     """Whether a text points to a user's own code (`module:Name`, `file.py`, `file.py:Name`) instead of being a name."""
     return ":" in text or text.endswith(".py")

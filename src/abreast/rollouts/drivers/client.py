@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from abreast.errors import RolloutError, log, printable
+from abreast.plugins import import_extra
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.sampled import Sampled
 from abreast.rollouts.drivers.config import ServerConfig
@@ -48,11 +49,8 @@ class OpenAIPolicy(Policy):
             raise RolloutError(
                 "the policy openai needs a server: give its address, say --base-url http://localhost:8000/v1."
             )
-        try:
-            import aiohttp
-        except ImportError:
-            raise RolloutError('the policy openai needs the package aiohttp: pip install "abreast[llm]".') from None
-        self._aiohttp, self._config, self._sent_again = aiohttp, config, Counter[str]()
+        self._aiohttp = import_extra("aiohttp", "the policy openai needs", "llm", RolloutError)
+        self._config, self._sent_again = config, Counter[str]()
         self._url, self._key = config.base_url.rstrip("/"), _key(config.api_key_env)
         self._counts = self.counts = Counts()
         self.sampling = config.sampling

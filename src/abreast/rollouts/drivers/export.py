@@ -22,8 +22,8 @@ what the model saw, also with a history window, or with a chat template that rem
 import hashlib
 import io
 import json
+import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 from abreast.errors import RolloutError, log
 from abreast.files import write_whole
+from abreast.plugins import import_extra
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.context.cleaning import encodable
 from abreast.rollouts.context.context import Context
@@ -226,17 +227,10 @@ def digest_of(config: RolloutConfig) -> str:
 
 def _to_parquet(rows: Sequence[Mapping[str, Any]], per_turn: bool, with_tokens: bool) -> bytes:
     """The bytes of a file whose columns are the same for any episodes, also where a list is empty."""
-    try:
-        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise RolloutError(
-            'writing Parquet needs the package pyarrow: pip install "abreast[parquet]", or write .jsonl.'
-        ) from None
-    schema = _schema(pyarrow, per_turn, with_tokens)
+    parquet = import_extra("pyarrow.parquet", "writing Parquet needs", "parquet", RolloutError, ", or write .jsonl.")
     written = json.loads(encodable(json.dumps(rows, ensure_ascii=False)))  # Parquet cannot hold halves of characters
-    table = pyarrow.Table.from_pylist(written, schema=schema)
-    file = io.BytesIO()
-    parquet.write_table(table, file)
+    file, pyarrow = io.BytesIO(), sys.modules["pyarrow"]
+    parquet.write_table(pyarrow.Table.from_pylist(written, schema=_schema(pyarrow, per_turn, with_tokens)), file)
     return file.getvalue()
 
 

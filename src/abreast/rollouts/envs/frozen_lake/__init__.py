@@ -28,5 +28,3 @@ KIND = EnvKind(
     legend=_legend,
     solver=solve,
 )
-
-__all__ = ["KIND", "FrozenLakeConfig", "FrozenLakeEnv"]

@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from abreast.errors import RolloutError
+from abreast.plugins import import_extra
 
 LARGEST = 2**27
 """Bytes of a message."""
@@ -56,11 +57,8 @@ class Connection:
     """One session of a server, under a name that the server may know again."""
 
     def __init__(self, base_url: str, timeout: float, reconnect: float) -> None:
-        try:
-            import aiohttp
-        except ImportError:
-            raise RolloutError('an OpenEnv server needs the package aiohttp: pip install "abreast[openenv]".') from None
-        self._aiohttp, self._url, self._timeout, self._reconnect = aiohttp, base_url, timeout, reconnect
+        self._aiohttp = import_extra("aiohttp", "an OpenEnv server needs", "openenv", RolloutError)
+        self._url, self._timeout, self._reconnect = base_url, timeout, reconnect
         self._http: Any = None
         self._socket: Any = None
         self._next: Any = None
