@@ -70,6 +70,10 @@ class Names:
         return found
 
 
+NO_CLASSES = Names(())
+"""What a message may hold: no user's classes, only what is listed here."""
+
+
 def _defined(found: Any, path: Sequence[str]) -> Any:
     """The class that a module, or a class in it, has under this name. (What a module imports is not its own.)"""
     for part in path:
@@ -184,20 +188,20 @@ def decode(data: bytes | NDArray[np.uint8], places: Places, names: Names, curren
     return values
 
 
-def encode_message(value: Any, names: Names) -> bytes:
+def encode_message(value: Any) -> bytes:
     """A value as bytes, for a process that reads it with `decode_message`; a `StateError` names what it would not read."""
     data = io.BytesIO()
     try:
-        _PlainEncoder(data, names).dump(value)
+        _PlainEncoder(data, NO_CLASSES).dump(value)
     except Exception as error:
         raise StateError(_reason(error)) from None
     return data.getvalue()
 
 
-def decode_message(data: bytes, names: Names) -> Any:
+def decode_message(data: bytes) -> Any:
     """The value that `encode_message` was given, whatever the bytes are; a `StateError` if they name anything else."""
     try:
-        return _Decoder(data, {}, names).load()
+        return _Decoder(data, {}, NO_CLASSES).load()
     except Exception as error:
         raise StateError(f"it cannot be read: {_reason(error)}") from None
 

@@ -28,19 +28,19 @@ class FourTuple(Adapter):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         if self._seeds_itself and seed is not None:
-            self._env.seed(seed)
+            self.inner.seed(seed)
         given = {"seed": seed, "mode": self._mode, "options": options}
-        return two_values(self._env.reset(**{name: given[name] for name in self._takes}))
+        return two_values(self.inner.reset(**{name: given[name] for name in self._takes}))
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step. `info["TimeLimit.truncated"]` says that a time limit ended the episode."""
-        return five_values(self._env.step(action))
+        return five_values(self.inner.step(action))
 
     def render(self) -> Any:
         """Its `render`; None without one."""
         if self._render_with == NEVER:
             return None
-        return self._env.render() if self._render_with is None else self._env.render(mode=self._render_with)
+        return self.inner.render() if self._render_with is None else self.inner.render(mode=self._render_with)
 
 
 NEVER = "never"

@@ -54,7 +54,6 @@ from abreast.rollouts.check.trial import (
     trace_of,
 )
 from abreast.rollouts.episodes.episode import Episode, is_picture
-from abreast.rollouts.workers.worker import NAMES
 from abreast.streams import changed_streams
 
 OTHER_SEEDS = range(2, 10)
@@ -320,7 +319,7 @@ def _can_be_sent(trial: Trial) -> str | None:
         )
     for shown in trial.play(trial.make(), SEED):
         try:
-            encode_message(shown.info, NAMES)
+            encode_message(shown.info)
         except StateError as error:
             return Note(
                 f"the info of {shown.call} cannot be sent to another process ({error}), so it is only played in the main"

@@ -54,15 +54,15 @@ class Alone(Adapter):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         self._generators = dict[str, Any]()
         with own_globals(seed or 0, self._generators):
-            return self._env.reset(seed=seed, options=options)
+            return self.inner.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> Any:
         with own_globals(0, self._generators):
-            return self._env.step(action)
+            return self.inner.step(action)
 
     def render(self) -> Any:
         with own_globals(0, self._generators):
-            return self._env.render()
+            return self.inner.render()
 
 
 @dataclass

@@ -28,7 +28,7 @@ from abreast.rollouts.episodes.guard import Guard
 from abreast.rollouts.episodes.slot import HERE, Slot
 from abreast.rollouts.registry import Tag, find_kind
 from abreast.rollouts.workers.timing import PlacementRules, Timing, best_count, deal_out, is_cheap
-from abreast.rollouts.workers.worker import NAMES, RolloutWork, rollout_process
+from abreast.rollouts.workers.worker import RolloutWork, rollout_process
 from abreast.streams import Draws
 
 Use = bool | Literal["auto", "threads"]
@@ -154,7 +154,7 @@ class Places:
         if slot.worker == HERE and slot.history:
             try:
                 infos = [slot.cache.get("info"), *(entry.get("info") for entry in slot.history)]
-                encode_message(infos, NAMES)
+                encode_message(infos)
             except StateError as error:
                 self._bar(slot.tag.name, f"what it returns cannot be sent: {error}")
                 return False

@@ -166,8 +166,7 @@ def _rich(piece: Piece) -> str:
     if piece.kind in ("heading", "text"):
         return piece.text
     mark = "clicked button" if piece.chosen else "button"
-    indent = "  " if piece.kind == "option" else ""
-    return f"{indent}[{mark}] {piece.text} [{mark}_]"
+    return f"{'  ' * (piece.kind == 'option')}[{mark}] {piece.text} [{mark}_]"
 
 
 _TAGS: Mapping[str, Callable[[Piece, str], str]] = {
