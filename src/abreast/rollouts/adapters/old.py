@@ -3,7 +3,7 @@
 from typing import Any
 
 from abreast.rollouts.adapters.base import Adapter, five_values, two_values
-from abreast.rollouts.signatures import NAMED, parameters_of
+from abreast.rollouts.signatures import parameters_of
 
 
 class FourTuple(Adapter):
@@ -51,7 +51,8 @@ def is_old(env: Any) -> bool:
     parameters = parameters_of(env.reset)
     if parameters is None:
         return False
-    return not {"seed", "options"} <= {name for name, each in parameters.items() if each.kind in NAMED}
+    named = {each.name for each in parameters.values() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+    return not {"seed", "options"} <= named
 
 
 def _arguments(env: Any) -> list[str]:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.utils.env_checker import data_equivalence
 
-from abreast.checking import Fault, Trace
+from abreast.checking import SEED, Fault, Trace
 from abreast.codec import digest
 from abreast.errors import AbreastError, short, words
 from abreast.rollouts.adapters import Adapter, FourTuple, TextAdapter
@@ -19,15 +18,14 @@ from abreast.rollouts.episodes.episode import BUILD_S, Episode, TurnResult
 from abreast.rollouts.registry import find_tag
 from abreast.streams import own_globals
 
-SEED = 1
 STEPS = 12
 """Actions of an episode that is played for a check."""
 LIMIT_S = 60.0
 """Seconds that a call of the environment may take, but for making it."""
 
 
-@dataclass(eq=False)
-class Shown:  # noqa: PLW1641 (it is compared, never hashed)
+@dataclass
+class Shown:
     """What an environment returned from reset or a step."""
 
     call: str
@@ -39,13 +37,11 @@ class Shown:  # noqa: PLW1641 (it is compared, never hashed)
     action: Any = None
 
     def __post_init__(self) -> None:
-        """Note what `info` holds now. What cannot be pickled counts as equal."""
+        """Note what it is now, for comparisons. What cannot be pickled counts as equal."""
+        self.seen = [
+            digest(each, {}, is_copied=True) for each in (self.observation, self.render, self.reward, self.done)
+        ]
         self.told = {key: digest(value, {}, is_copied=True) for key, value in self.info.items()}
-
-    def __eq__(self, other: Any) -> bool:
-        """Whether both show the same. NaN is not equal to itself, so rewards are compared as texts."""
-        mine, theirs = ((each.observation, each.render, repr(each.reward), each.done) for each in (self, other))
-        return bool(data_equivalence(mine, theirs, exact=True))
 
 
 class Alone(Adapter):
@@ -175,10 +171,10 @@ def digests_of(target: str, custom: Mapping[str, Any] | None, actions: Sequence[
 
 def trace_of(episode: Sequence[Shown]) -> Trace:
     """Return an episode as `abreast.checking` compares it."""
-    steps = list(enumerate(episode))
     return [
-        *((place(number), shown) for number, shown in steps),
-        *((f"{place(number)}, in info", shown.told) for number, shown in steps),
+        entry
+        for number, shown in enumerate(episode)
+        for entry in ((place(number), shown.seen), (f"{place(number)}, in info", shown.told))
     ]
 
 

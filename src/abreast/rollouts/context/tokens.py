@@ -307,9 +307,8 @@ def _rendered(chat: ChatTokenizer, messages: Sequence[Mapping[str, Any]], first:
                 f"the chat template of {chat.name} changes the text of turn {number} when later turns are added (many remove"
                 f" earlier reasoning), so one mask for the episode would be wrong: {REMEDY}"
             )
-        answer = None
-        if after.startswith(before):
-            answer = answer_in(after[len(before) :], message["content"].removeprefix(opening))
+        shown = message["content"].removeprefix(opening)
+        answer = answer_in(after[len(before) :], shown) if after.startswith(before) else None
         if answer is None:
             raise RolloutError(
                 f"the chat template of {chat.name} does not show the answer of turn {number} as the model wrote it, right"

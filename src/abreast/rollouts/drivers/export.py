@@ -104,8 +104,7 @@ def export(
             ", ".join(map(str, which)),
         )
     is_parquet, has_tokens = path.suffix == ".parquet", any("input_ids" in row for row in rows) or tokenizer is not None
-    data = _to_parquet(rows, per_turn, has_tokens) if is_parquet else b"".join(map(encode, rows))
-    write_whole(path, data)
+    write_whole(path, _to_parquet(rows, per_turn, has_tokens) if is_parquet else b"".join(map(encode, rows)))
     return len(rows)
 
 

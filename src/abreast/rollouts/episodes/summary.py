@@ -16,6 +16,7 @@ What was measured (`measurements_of`) depends on the machine, so it is kept apar
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from math import comb, isnan, nan
 from statistics import fmean
@@ -48,10 +49,8 @@ def metrics_of(episode: Slot) -> dict[str, float]:
     for info in turns:
         for key, value in info.items():
             if isinstance(value, NUMBERS):
-                try:
+                with suppress(OverflowError, TypeError):  # integers too large for a float, complex numbers
                     sums[key] = sums.get(key, 0.0) + float(value)
-                except (OverflowError, TypeError):  # integers too large for a float, complex numbers
-                    continue
     sums.pop("success", None)
     by_turn, name = episode.tag.kind.turn_metrics, episode.tag.name
     figures: dict[str, float] = {}

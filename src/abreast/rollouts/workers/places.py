@@ -288,8 +288,7 @@ class _Backends:
         self._processes, self._threads, self._first_thread = processes, ThreadBackend(), first_thread
 
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> Child:
-        backend = self._threads if number >= self._first_thread else self._processes
-        return backend.start(number, spec, wake)
+        return (self._threads if number >= self._first_thread else self._processes).start(number, spec, wake)
 
 
 def _recipe(tag: Tag) -> bytes:
