@@ -22,8 +22,8 @@ what the model saw, also with a history window, or with a chat template that rem
 import hashlib
 import io
 import json
-import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
@@ -226,9 +226,9 @@ def digest_of(config: RolloutConfig) -> str:
 
 def _to_parquet(rows: Sequence[Mapping[str, Any]], per_turn: bool, with_tokens: bool) -> bytes:
     """The bytes of a file whose columns are the same for any episodes, also where a list is empty."""
-    parquet = import_extra("pyarrow.parquet", "writing Parquet needs", "parquet", RolloutError, ", or write .jsonl.")
+    pyarrow = import_extra("pyarrow", "writing Parquet needs", "parquet", RolloutError, ", or write .jsonl.")
     written = json.loads(encodable(json.dumps(rows, ensure_ascii=False)))  # Parquet cannot hold halves of characters
-    file, pyarrow = io.BytesIO(), sys.modules["pyarrow"]
+    file, parquet = io.BytesIO(), import_module("pyarrow.parquet")
     parquet.write_table(pyarrow.Table.from_pylist(written, schema=_schema(pyarrow, per_turn, with_tokens)), file)
     return file.getvalue()
 

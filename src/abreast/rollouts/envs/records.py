@@ -1,8 +1,8 @@
 """Records from a user's file: JSON lines, a JSON list or Parquet; each with its place in the file, for messages."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -71,11 +71,11 @@ def _from_json(data: bytes, place: str) -> Any:
 
 
 def _parquet_rows(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    parquet = import_extra("pyarrow.parquet", f"reading {path} needs", "parquet", ConfigError)
+    arrow = import_extra("pyarrow", f"reading {path} needs", "parquet", ConfigError)
     try:
-        with parquet.ParquetFile(path) as file:
+        with import_module("pyarrow.parquet").ParquetFile(path) as file:
             rows = (row for batch in file.iter_batches(columns=list(fields)) for row in batch.to_pylist())
             for number, record in enumerate(rows, start=1):
                 yield f"{path}, row {number}", record
-    except sys.modules["pyarrow"].ArrowException as error:
+    except arrow.ArrowException as error:
         raise ConfigError(f"{path} is not a valid Parquet file: {str(error).splitlines()[0]}") from None
