@@ -77,9 +77,8 @@ def tokenize_turns(context: Context, cache: Mapping[str, Any], tokenizer: Any, *
         has_end = _wrote_end(chat, context, cache, turn)
         end = [chat.end_of_turn] if has_end or not written else []
         ids = [*prompt, *written, *end]
-        span = (len(prompt), len(ids))
         mask = [0] * len(prompt) + [1] * len(written) + [int(has_end)] * len(end)
-        made.append(Tokens(ids, mask, [0.0] * (len(ids) - 1) + [rewards[turn]], [span], turn))
+        made.append(Tokens(ids, mask, [0.0] * (len(ids) - 1) + [rewards[turn]], [(len(prompt), len(ids))], turn))
     return made
 
 

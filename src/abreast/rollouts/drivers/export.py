@@ -235,7 +235,6 @@ def _to_parquet(rows: Sequence[Mapping[str, Any]], per_turn: bool, with_tokens: 
 
 def _schema(pyarrow: Any, per_turn: bool, with_tokens: bool) -> Any:
     text, number, real, truth = pyarrow.string(), pyarrow.int64(), pyarrow.float64(), pyarrow.bool_()
-    message = pyarrow.struct([("role", text), ("content", text)])
     of = pyarrow.list_
     turn = [("turn", number), ("answer", text), ("turn_reward", real), ("finish_reason", text)]
     episode = [("answers", of(text)), ("rewards", of(real)), ("finish_reasons", of(text))]
@@ -268,7 +267,7 @@ def _schema(pyarrow: Any, per_turn: bool, with_tokens: bool) -> Any:
             ("abreast_version", text),
             ("config_digest", text),
             ("sampling", text),
-            ("messages", of(message)),
+            ("messages", of(pyarrow.struct([("role", text), ("content", text)]))),
             ("images", of(text)),
             *(turn if per_turn else episode),
             *(tokens if with_tokens else []),

@@ -53,14 +53,12 @@ def metrics_of(episode: Slot) -> dict[str, float]:
                     sums[key] = sums.get(key, 0.0) + float(value)
     sums.pop("success", None)
     by_turn, name = episode.tag.kind.turn_metrics, episode.tag.name
-    figures: dict[str, float] = {}
-    for key, total in sums.items():
-        if by_turn is None or key in by_turn:
-            figures[f"{name}/{key}"] = total / len(turns)
-        else:
-            figures[f"{name}/traj_sum/{key}"] = total
-    own = episode.tally.figures(episode.cache["penalty"])
-    return figures | {f"{name}/{figure}": value for figure, value in own.items()}
+    summed = () if by_turn is None else sums.keys() - by_turn
+    return {
+        **{f"{name}/{key}": total / len(turns) for key, total in sums.items() if key not in summed},
+        **{f"{name}/traj_sum/{key}": sums[key] for key in sums if key in summed},
+        **{f"{name}/{figure}": value for figure, value in episode.tally.figures(episode.cache["penalty"]).items()},
+    }
 
 
 def states_of(episodes: Iterable[Slot]) -> dict[str, Any]:

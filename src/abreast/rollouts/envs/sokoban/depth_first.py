@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abreast.rollouts.envs.sokoban.grid import Room, brushed, cells_of, distance, offsets, set_of
+from abreast.rollouts.envs.sokoban.grid import Room, cells_of, distance, offsets, set_of
 from abreast.rollouts.envs.sokoban.rooms import ANY_LENGTH, TURN_CHANCE, WALK_PER_SIDE, Lengths, no_room
 
 HEADINGS = ((1, 0), (0, 1), (-1, 0), (0, -1))
@@ -77,7 +77,9 @@ def _carve(rng: random.Random, rows: int, columns: int) -> int:
             heading = rng.choice(HEADINGS)
         row = min(max(row + heading[0], 1), rows - 2)
         column = min(max(column + heading[1], 1), columns - 2)
-        floor |= brushed(rng.choice(MASKS), row, column, rows, columns)
+        for down, right in rng.choice(MASKS):
+            if 0 < row + down < rows - 1 and 0 < column + right < columns - 1:
+                floor |= 1 << (row + down) * columns + column + right
     return floor
 
 

@@ -49,12 +49,6 @@ def set_of(numbers: Iterable[int]) -> int:
     return sum(1 << number for number in numbers)
 
 
-def brushed(brush: Iterable[tuple[int, int]], row: int, column: int, rows: int, columns: int) -> int:
-    """Return the cells inside the border that a brush covers; its cells are (row, column) from where it is."""
-    inside = ((row + y, column + x) for y, x in brush if 0 < row + y < rows - 1 and 0 < column + x < columns - 1)
-    return set_of(y * columns + x for y, x in inside)
-
-
 def offsets(columns: int) -> tuple[int, int, int, int]:
     """What one step up, down, left and right adds to the number of a cell."""
     return -columns, columns, -1, 1

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from abreast.errors import RolloutError
-from abreast.rollouts.envs.sokoban.grid import Room, brushed, cells_of, distance, offsets, reachable, set_of
+from abreast.rollouts.envs.sokoban.grid import Room, cells_of, distance, offsets, reachable, set_of
 from abreast.rollouts.envs.sokoban.plan import Plan
 
 WALK_PER_SIDE = 1.7
@@ -134,7 +134,9 @@ def carve(rng: np.random.Generator, rows: int, columns: int) -> int:
             heading = (heading + new_heading) % 4
         down, right = ((-1, 0), (0, 1), (1, 0), (0, -1))[heading]
         row, column = min(max(row + down, 1), rows - 2), min(max(column + right, 1), columns - 2)
-        floor |= brushed(BRUSHES[brush], row, column, rows, columns)
+        for y, x in BRUSHES[brush]:
+            if 0 < row + y < rows - 1 and 0 < column + x < columns - 1:
+                floor |= 1 << (row + y) * columns + column + x
     return floor
 
 
