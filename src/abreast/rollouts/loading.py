@@ -92,5 +92,4 @@ def _not_found(values: Any) -> str:
     absent = values.get("defaults") if isinstance(values, Mapping) else None
     if not absent:
         return ""
-    names = ", ".join(str(each) for each in absent)
-    return f" (Among the defaults of this configuration, these have no file beside it: {names}.)"
+    return f" (Among the defaults of this configuration, these have no file beside it: {', '.join(map(str, absent))}.)"

@@ -34,8 +34,7 @@ class TextAdapter(Adapter):
 
     def __init__(self, env: Any, names: Names | None = None, success_reward: float | None = None) -> None:
         super().__init__(env)
-        space = action_space_of(env)
-        self.action_space = space
+        self.action_space = space = action_space_of(env)
         self._only_named = names is not None
         if names is not None and not all(number in space for number in names):
             raise RolloutError(

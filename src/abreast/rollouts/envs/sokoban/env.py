@@ -66,5 +66,4 @@ class SokobanEnv(GridEnv):
         if self.config.room_search == "moves":
             number = int(self.np_random.integers(2**32)) if seed is None else seed
             return make_room_by_moves(rows, columns, boxes, depth, number, self.config.lengths)
-        number = int(self.np_random.integers(2**63))
-        return make_room(rows, columns, boxes, depth, number, self.config.lengths)
+        return make_room(rows, columns, boxes, depth, int(self.np_random.integers(2**63)), self.config.lengths)
