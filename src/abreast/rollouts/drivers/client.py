@@ -116,8 +116,10 @@ class OpenAIPolicy(Policy):
                     log.info("a request is sent again, because %s", why)
                 own_s = min(FIRST_S * 2.0**attempt, LONGEST_S)  # shortened, so that not all clients come back at once
                 await asyncio.sleep(max(own_s * random.uniform(0.5, 1.0), failed.wait_s))
-        times = "1 request" if not config.retries else f"{config.retries + 1} requests"
-        raise Unanswered(f"{self._url} gave no answer to {times}, the last time because {why}.")
+        raise Unanswered(
+            f"{self._url} gave no answer to {config.retries + 1} request{'s' * (config.retries > 0)}, the last time because"
+            f" {why}."
+        )
 
     async def _ask(self, asked: Asked, body: dict[str, Any]) -> Answer:
         response, content = await self._request("POST", "chat/completions", self._config.request_timeout, json=body)
@@ -148,7 +150,7 @@ class OpenAIPolicy(Policy):
     def _sampled(self, content: bytes, is_stream: bool) -> Sampled:
         """The tokens that an answer tells; the first time that some are missing, the log says so."""
         sampled = read_sampled(content, is_stream)
-        if not sampled.is_whole and not self._said_missing:
+        if None in sampled and not self._said_missing:
             self._said_missing = True
             missing = [name for name, value in sampled._asdict().items() if value is None]
             log.warning(
