@@ -66,7 +66,9 @@ class Names:
             found = found if is_its_own else None
         if found is None:
             own = "none of this game's own classes, nor of those that files may name"
-            raise StateError(f"{module}.{name} is {own if self._homes else 'no class that is sent between processes'}")
+            raise StateError(
+                f"{module}.{name} is {own if self._homes else 'none of the kinds that are sent between processes'}"
+            )
         return found
 
 

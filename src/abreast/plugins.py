@@ -109,7 +109,9 @@ def import_extra(name: str, whose: str, extra: str, error: type[AbreastError], o
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise error(f'{whose} the package {name}: pip install "abreast[{extra}]"{otherwise}') from None
+        raise error(
+            f'{whose} the package {name.partition(".")[0]}: pip install "abreast[{extra}]"{otherwise}'
+        ) from None
 
 
 def is_target(text: str) -> bool:

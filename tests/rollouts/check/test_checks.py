@@ -34,7 +34,11 @@ UNFIT = [
     ),
     ("SeedsTorchInReset", "global random state", "reset changed the state of torch"),
     ("CountsItsInstances", "seed", "two episodes with the same seed and actions differ after step 1, in info: call"),
-    ("TellsAnEnumeration", "pickling", "unfit_envs.End is no class that is sent between processes), so it is only"),
+    (
+        "TellsAnEnumeration",
+        "pickling",
+        "unfit_envs.End is none of the kinds that are sent between processes), so it is only",
+    ),
     (
         "UsesHash",
         "other processes",

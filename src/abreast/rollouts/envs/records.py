@@ -71,11 +71,11 @@ def _from_json(data: bytes, place: str) -> Any:
 
 
 def _parquet_rows(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    arrow = import_extra("pyarrow", f"reading {path} needs", "parquet", ConfigError)
+    parquet = import_extra("pyarrow.parquet", f"reading {path} needs", "parquet", ConfigError)
     try:
-        with import_module("pyarrow.parquet").ParquetFile(path) as file:
+        with parquet.ParquetFile(path) as file:
             rows = (row for batch in file.iter_batches(columns=list(fields)) for row in batch.to_pylist())
             for number, record in enumerate(rows, start=1):
                 yield f"{path}, row {number}", record
-    except arrow.ArrowException as error:
+    except import_module("pyarrow").ArrowException as error:
         raise ConfigError(f"{path} is not a valid Parquet file: {str(error).splitlines()[0]}") from None
