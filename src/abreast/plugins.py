@@ -91,6 +91,16 @@ class Plugins(NamedTuple):
         return [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
 
 
+def import_extra(name: str, whose: str, extra: str, error: type[AbreastError], otherwise: str = ".") -> Any:
+    """Import an optional package, or raise an error that says how to install it; `whose` ends with "needs" or "need"."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise error(
+            f'{whose} the package {name.partition(".")[0]}: pip install "abreast[{extra}]"{otherwise}'
+        ) from None
+
+
 def is_target(text: str) -> bool:
     """Whether a text points to a user's own code (`module:Name`, `file.py`, `file.py:Name`) instead of being a name."""
     return ":" in text or text.endswith(".py")

@@ -58,20 +58,10 @@ def slips(config: FrozenLakeConfig, action: int) -> list[tuple[float, int]]:
 
 
 def new_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int]:
-    """A random lake and the cell where the player starts; the goal can be reached over the ice.
+    """Return a random lake and the cell where the player starts; the goal can be reached over the ice.
 
-    There is always one: sooner or later, start and goal are neighbours.
-    """
-    while True:
-        lake, start = _random_lake(config, rng)
-        if lake.shortest_path(start) is not None:
-            return lake, start
-
-
-def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int]:
-    """Return a lake, with or without a way, but not one whose start has neither ice nor the goal beside it.
-
-    The numbers are those that RAGEN draws, in the same order: a seed stands for the same lake there and here.
+    There is always one: sooner or later, start and goal are neighbours. The numbers are those that RAGEN draws, in the same
+    order: a seed stands for the same lake there and here.
     """
     size = config.size
     while True:
@@ -81,12 +71,12 @@ def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[La
         start, goal = row * size + column, goal_row * size + goal_column
         above, below = row > 0 and start - size, row < size - 1 and start + size
         left, right = column > 0 and start - 1, column < size - 1 and start + 1
-        # most lakes with hardly any ice end here: to write them down takes far longer than to draw them
-        if start != goal and any(
+        if start == goal or not any(
             cell is not False and (is_ice[cell] or cell == goal) for cell in (right, below, left, above)
         ):
-            break
-    cells = [FROZEN if frozen else HOLE for frozen in is_ice]
-    cells[start], cells[goal] = FROZEN, GOAL
-    rows = ["".join(cells[i : i + size]) for i in range(0, size * size, size)]
-    return Lake(size, "\n".join(rows)), start + row  # one line break for every row above
+            continue  # most lakes with hardly any ice: to write them down takes far longer than to draw them
+        cells = [FROZEN if frozen else HOLE for frozen in is_ice]
+        cells[start], cells[goal] = FROZEN, GOAL
+        lake = Lake(size, "\n".join("".join(cells[i : i + size]) for i in range(0, size * size, size)))
+        if lake.shortest_path(start + row) is not None:
+            return lake, start + row  # one line break for every row above
