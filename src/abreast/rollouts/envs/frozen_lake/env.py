@@ -47,9 +47,10 @@ class FrozenLakeEnv(GridEnv):
         if not self.config.knows(action):
             return 0.0, False, False, info_of(valid=False)
 
-        luck, ways = self.np_random.random(), self._slips[action]
-        # the chances may add up to a hair less than 1
-        direction = next((direction for up_to, direction in ways if luck < up_to), ways[-1][1])
+        luck = self.np_random.random()
+        for up_to, direction in self._slips[action]:  # to the last, if the chances add up to a hair less than 1
+            if luck < up_to:
+                break
         target = self._lake.neighbour(self._cell, direction)
         moved = target != self._cell
         if moved:

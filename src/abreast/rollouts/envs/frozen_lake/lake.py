@@ -16,6 +16,10 @@ from abreast.rollouts.envs.frozen_lake.config import FROZEN, GOAL, HOLE, STANDIN
 ACTIONS = (1, 2, 3, 4)  # left, down, right, up: in a circle: the sides of each are the one before and the one after
 
 
+SPARSE = 0.5
+"""Share of ice below which a look at the cells beside the start is worth it."""
+
+
 @dataclass(frozen=True)
 class Lake:
     """Ice, holes and the goal; the player is not part of it."""
@@ -71,10 +75,12 @@ def new_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, 
         start, goal = row * size + column, goal_row * size + goal_column
         above, below = row > 0 and start - size, row < size - 1 and start + size
         left, right = column > 0 and start - 1, column < size - 1 and start + 1
-        if start == goal or not any(
-            cell is not False and (is_ice[cell] or cell == goal) for cell in (right, below, left, above)
+        # To write a lake down takes far longer than to draw it, and most with hardly any ice have no way.
+        if start == goal or (
+            config.p < SPARSE
+            and not any(cell is not False and (is_ice[cell] or cell == goal) for cell in (right, below, left, above))
         ):
-            continue  # most lakes with hardly any ice: to write them down takes far longer than to draw them
+            continue
         cells = [FROZEN if frozen else HOLE for frozen in is_ice]
         cells[start], cells[goal] = FROZEN, GOAL
         lake = Lake(size, "\n".join("".join(cells[i : i + size]) for i in range(0, size * size, size)))
