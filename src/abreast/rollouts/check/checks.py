@@ -269,7 +269,7 @@ def _has_info_keys(trial: Trial) -> str | None:
     again = zip(first, trial.play(trial.make(), SEED), strict=False)
     if other := sorted({str(key) for one, two in again for key in one.told if one.told[key] != two.told.get(key)}):
         return Note(
-            f"the values of {short(other[0])} in info differ between two episodes with the same seed and actions, so that the"
+            f"the values of {short(other[0])} in info differ between two episodes with the same seed and actions, so the"
             " records of a rollout differ from run to run: leave out what depends on the time, say."
         )
     filled = [key for key in INFO_KEYS if key in getattr(env, "filled", ())]

@@ -48,7 +48,8 @@ class FrozenLakeEnv(GridEnv):
             return 0.0, False, False, info_of(valid=False)
 
         luck = self.np_random.random()
-        for up_to, direction in self._slips[action]:  # to the last, if the chances add up to a hair less than 1
+        for up_to, way in self._slips[action]:  # to the last, if the chances add up to a hair less than 1
+            direction = way
             if luck < up_to:
                 break
         target = self._lake.neighbour(self._cell, direction)
