@@ -1,14 +1,20 @@
 """Environments that break the contract of rollouts, each in one way; and one that keeps it."""
 
+import enum
 import os
 import random
 import signal
+import threading
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Discrete, Text
 
 from abreast.rollouts import EnvConfig, EnvKind
+
+
+class End(enum.IntEnum):
+    RUNNING = 0
 
 
 class Fit(gymnasium.Env):
@@ -140,6 +146,24 @@ class DrawsFromRandomWhenMade(Fit):
         self.name = random.random()
 
 
+class DrawsEverywhere(Fit):
+    """As the environments of GEM."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.least = random.randint(10, 99)
+
+    def reset(self, *, seed=None, options=None):
+        os.write(1, b"rolling\n")
+        super().reset(seed=seed)
+        self.number = self.least + random.randint(100, 900)
+        return self.render(), {"sampled": np.random.random(2)}  # noqa: NPY002
+
+    def step(self, action):
+        self.number -= random.randint(0, 3)
+        return super().step(action)
+
+
 class SeedsTorchInReset(Fit):
     def reset(self, *, seed=None, options=None):
         import torch
@@ -209,6 +233,22 @@ class ShowsNoNumbers(ShowsNothing):
 class TellsItsClass(FitText):
     def told(self, valid):
         return {**super().told(valid), "class": type(self)}
+
+
+class TellsAnEnumeration(FitText):
+    def told(self, valid):
+        return {**super().told(valid), "end": End.RUNNING}
+
+
+class CountsItsInstances(FitText):
+    made = 0
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        type(self).made += 1
+
+    def told(self, valid):
+        return {**super().told(valid), "board": np.full(2, self.made), "lock": threading.Lock()}
 
 
 class HangsAtZeroByte(FitText):

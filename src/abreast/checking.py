@@ -73,8 +73,6 @@ class Check(NamedTuple, Generic[T]):
     run: Callable[[T], str | None]
     """Raises a `Fault`, or `Skipped`; may return a remark in place of the claim."""
     needs: Sequence[str] = ()
-    note_stops: bool = False
-    """True if the checks that need this one are skipped after a remark too."""
 
 
 def judge(
@@ -87,11 +85,12 @@ def judge(
     failed = set(before)
     for check in checks:
         cause = next((name for name in check.needs if name in failed), None)
-        if cause is not None:
-            verdict = Verdict(check.name, "skipped", f"not checked: repair {cause!r} first")
-        else:
-            verdict = _judge_one(check, trial, told)
-        if verdict.outcome == "wrong" or (verdict.outcome == "note" and check.note_stops):
+        verdict = (
+            _judge_one(check, trial, told)
+            if cause is None
+            else Verdict(check.name, "skipped", f"not checked: repair {cause!r} first")
+        )
+        if verdict.outcome == "wrong":
             failed.add(check.name)
         yield verdict
 

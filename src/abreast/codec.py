@@ -65,8 +65,15 @@ class Names:
             is_its_own = getattr(found, "__module__", None) == module and getattr(found, "__qualname__", "") == name
             found = found if is_its_own else None
         if found is None:
-            raise StateError(f"{module}.{name} is none of this game's own classes, nor of those that files may name")
+            own = "none of this game's own classes, nor of those that files may name"
+            raise StateError(
+                f"{module}.{name} is {own if self._homes else 'none of the kinds that are sent between processes'}"
+            )
         return found
+
+
+NO_CLASSES = Names(())
+"""What a message may hold: no user's classes, only what is listed here."""
 
 
 def _defined(found: Any, path: Sequence[str]) -> Any:
@@ -183,20 +190,20 @@ def decode(data: bytes | NDArray[np.uint8], places: Places, names: Names, curren
     return values
 
 
-def encode_message(value: Any, names: Names) -> bytes:
+def encode_message(value: Any) -> bytes:
     """A value as bytes, for a process that reads it with `decode_message`; a `StateError` names what it would not read."""
     data = io.BytesIO()
     try:
-        _PlainEncoder(data, names).dump(value)
+        _PlainEncoder(data, NO_CLASSES).dump(value)
     except Exception as error:
         raise StateError(_reason(error)) from None
     return data.getvalue()
 
 
-def decode_message(data: bytes, names: Names) -> Any:
+def decode_message(data: bytes) -> Any:
     """The value that `encode_message` was given, whatever the bytes are; a `StateError` if they name anything else."""
     try:
-        return _Decoder(data, {}, names).load()
+        return _Decoder(data, {}, NO_CLASSES).load()
     except Exception as error:
         raise StateError(f"it cannot be read: {_reason(error)}") from None
 

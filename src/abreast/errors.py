@@ -1,10 +1,11 @@
-"""Every exception abreast raises on purpose.
+"""Every exception abreast raises on purpose, and the logger of all that it has to say.
 
 A message is one sentence a user can act on: what was given, what was expected, what follows, what to do.
 The command line prints it and exits with code 2, or with 1 where what ran has failed, not what was typed; no traceback,
 because the fault is in the input, not the program.
 """
 
+import logging
 import os
 import re
 import sys
@@ -15,6 +16,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+log = logging.getLogger("abreast")
 
 OURS = Path(__file__).parent
 """The folder of this package."""
@@ -75,8 +78,7 @@ class AttributeStateError(StateError):
 
     def of(self, owner: str) -> str:
         """The same, said of an attribute of a class."""
-        name = self.name.rpartition(".")[2]
-        return f"{owner}.{name} ({self._kind}) cannot be kept in a file: {self._reason}."
+        return f"{owner}.{self.name.rpartition('.')[2]} ({self._kind}) cannot be kept in a file: {self._reason}."
 
 
 class RewardError(AbreastError):

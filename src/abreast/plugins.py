@@ -12,16 +12,13 @@ import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib import metadata
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from abreast.errors import AbreastError, GameError, nearest, words
 
@@ -55,8 +52,7 @@ def end_if_too_old() -> None:
                 sys.exit(2)
 
 
-@dataclass(frozen=True)
-class Plugins:
+class Plugins(NamedTuple):
     """Parts of one kind."""
 
     noun: str
@@ -71,7 +67,7 @@ class Plugins:
 
     def names(self) -> list[str]:
         """The names of all parts that can be found, whether or not they load."""
-        return sorted(self._sources())
+        return sorted({*self._own_names(), *(point.name for point in entry_points(group=self.group))})
 
     def ships(self, name: str) -> bool:
         """Whether it is one of ours."""
@@ -79,29 +75,30 @@ class Plugins:
 
     def find(self, name: str) -> Any:
         """The part of that name."""
-        sources = self._sources()
-        if name not in sources:
-            raise self.error(f"there is no {self.noun} {name!r}: {nearest(name, sources)}")
-        return sources[name]()
-
-    def _sources(self) -> dict[str, Callable[[], Any]]:
-        sources: dict[str, Callable[[], Any]] = {
-            point.name: partial(self._installed, point) for point in entry_points(group=self.group)
-        }
-        return sources | {name: partial(self._own, name) for name in self._own_names()}  # ours cannot be taken away
+        if self.ships(name):  # ours cannot be taken away
+            return getattr(importlib.import_module(f"{self.package}.{name}"), self.attribute)
+        installed = {point.name: point for point in entry_points(group=self.group)}
+        if name not in installed:
+            raise self.error(f"there is no {self.noun} {name!r}: {nearest(name, self.names())}")
+        try:
+            return installed[name].load()
+        except Exception as error:
+            where = installed[name].value
+            raise self.error(f"the {self.noun} {name!r} ({where}) does not load: {error!r}.") from error
 
     def _own_names(self) -> list[str]:
         package = importlib.import_module(self.package)
         return [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
 
-    def _own(self, name: str) -> Any:
-        return getattr(importlib.import_module(f"{self.package}.{name}"), self.attribute)
 
-    def _installed(self, point: EntryPoint) -> Any:
-        try:
-            return point.load()
-        except Exception as error:
-            raise self.error(f"the {self.noun} {point.name!r} ({point.value}) does not load: {error!r}.") from error
+def import_extra(name: str, whose: str, extra: str, error: type[AbreastError], otherwise: str = ".") -> Any:
+    """Import an optional package, or raise an error that says how to install it; `whose` ends with "needs" or "need"."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise error(
+            f'{whose} the package {name.partition(".")[0]}: pip install "abreast[{extra}]"{otherwise}'
+        ) from None
 
 
 def is_target(text: str) -> bool:
@@ -144,8 +141,10 @@ def _fits(value: object, kind: type | None) -> bool:
 def modules_beside(name: str) -> list[str]:
     """The modules of the package that a module is named in; of the current folder, where it is in no package."""
     package = name.rpartition(".")[0]
-    places = getattr(sys.modules.get(package), "__path__", ["."])
-    return [f"{package}.{each.name}".lstrip(".") for each in pkgutil.iter_modules(places)]
+    return [
+        f"{package}.{each.name}".lstrip(".")
+        for each in pkgutil.iter_modules(getattr(sys.modules.get(package), "__path__", ["."]))
+    ]
 
 
 def _import_file(path: Path, error: type[AbreastError], is_of_run: bool) -> ModuleType:

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -32,7 +32,17 @@ from abreast.cluster.backend import RayBackend
 from abreast.cluster.config import ClusterConfig
 from abreast.cluster.connection import connect, remove_at_end
 from abreast.display import QUIET, set_volume
-from abreast.errors import AbreastError, ConfigError, RunFolderError, nearest, need_posix, short
+from abreast.errors import (
+    OURS,
+    AbreastError,
+    ConfigError,
+    RunFolderError,
+    nearest,
+    need_posix,
+    short,
+    users_part,
+    words,
+)
 from abreast.files import LEFT_BEHIND, LOCK, WRITTEN, RunFolder, is_locked, locked, make_run_folder, write_whole
 from abreast.games import find_game
 from abreast.headline import SUM, results_of_run
@@ -46,7 +56,7 @@ from abreast.training.devices import device_for, how_many_fit
 from abreast.training.experiment import Experiment
 from abreast.training.joined import run_joined
 from abreast.training.learners.base import MakeTrainer
-from abreast.training.run.metrics import EpochRecord
+from abreast.training.run.metrics import EpochRecord, diverged
 
 log = logging.getLogger("abreast")
 
@@ -90,7 +100,7 @@ class RunResult(NamedTuple):
     node: str = ""
     """Where the last attempt was."""
     epochs: int = 0
-    """How many it has played; 0 if it has not finished."""
+    """How many it has played; 0 if it has not finished, or has failed."""
     reward: float | None = None
     """Mean reward of all agents over the last tenth of its epochs; None if it has not finished, or its agents have sides."""
     results: dict[str, float] | None = None
@@ -119,7 +129,8 @@ def run_many(
 
     What is wrong with the arguments is raised before anything starts. What happens to a run later is in its result: one
     whose worker dies, raises something unexpected or hangs (`SILENCE_S`) is begun once more, on any node that has room, and
-    goes on from its last checkpoint; one that raises an AbreastError would do so again and is not. An interrupt ends all
+    goes on from its last checkpoint; one that raises an AbreastError, or an error of the user's own code, would do so again
+    and is not. One whose losses are not finite has failed, too, when it has played all its epochs. An interrupt ends all
     runs at once; those that have a checkpoint go on with `abreast train --resume`.
 
     cpus, gpus: what each run has. Processes share out no GPUs; on a cluster, each run sees those that are its own.
@@ -138,7 +149,7 @@ def run_many(
     made: list[RunFolder] = []
     try:
         for config in runs:  # now, so that a folder that cannot be written is refused before hours of work
-            if resume and has_begun(config):
+            if resume and any(Path(config.output, name).exists() for name in LEFT_BEHIND):
                 _wait_for_the_end(Path(config.output))
             else:
                 made.append(make_run_folder(config.game, config.output))
@@ -175,11 +186,6 @@ def joinable(configs: Sequence[RunConfig], joined: bool | None = None) -> list[l
 # ---- runs that are there
 
 
-def has_begun(config: RunConfig) -> bool:
-    """Whether there is anything of a run."""
-    return any((Path(config.output) / name).exists() for name in LEFT_BEHIND)
-
-
 def is_finished(run: Path, epochs: int) -> bool:
     """Whether a run has ended, with so many epochs."""
     return any(
@@ -199,7 +205,9 @@ def finished(config: RunConfig) -> RunResult | None:
 
 
 def _figures(epochs: Sequence[EpochRecord]) -> dict[str, Any]:
-    """What a result says of the epochs of a run that has finished."""
+    """Return what a result says of the epochs of a run that has played them all."""
+    if fault := diverged(epochs):
+        return {"error": fault}
     results = results_of_run(epochs)
     return {"epochs": len(epochs), "reward": results.get(SUM), "results": results, "last_epoch": epochs[-1]}
 
@@ -428,7 +436,7 @@ class RunWork(Work):
             attempts[0].run()
         else:
             fitting = attempts[: attempts[0].count_fitting(len(attempts))]
-            for found in run_joined([partial(each.run) for each in fitting]):
+            for found in run_joined([each.run for each in fitting]):
                 if isinstance(found, BaseException):
                     raise found  # the death of this worker: those that are not over are begun again
         self._context.answer(key, None)
@@ -465,8 +473,11 @@ class Attempt:
             if trainer is not None:
                 self.experiment.trainer = trainer
             epochs = self._run()
-        except AbreastError as error:  # other errors are the death of this worker: elsewhere it may fare better
-            self._tell(is_over=True, error=str(error))
+        except Exception as error:
+            is_ours = isinstance(error, AbreastError)
+            if not is_ours and users_part(error) is None:
+                raise  # the death of this worker: elsewhere it may fare better
+            self._tell(is_over=True, error=str(error) if is_ours else words(error, OURS))
             return
         self._tell(is_over=True, **_figures(epochs))
 

@@ -47,9 +47,8 @@ class Section(pydantic.BaseModel):
         if isinstance(values, cls):
             return values
         if not isinstance(values, Mapping):
-            raise ConfigError(
-                f"{where or 'the configuration'} is {short(values)}, expected a mapping with {_some_keys(cls)}."
-            )
+            keys = f"keys such as {', '.join([*cls.model_fields][:3])}" if cls.model_fields else "keys and values"
+            raise ConfigError(f"{where or 'the configuration'} is {short(values)}, expected a mapping with {keys}.")
         try:
             return cls.model_validate(values)
         except pydantic.ValidationError as error:
@@ -212,11 +211,6 @@ def _choices(annotation: Any) -> list[str]:
     inner = [each for each in (annotation, *get_args(annotation)) if get_origin(each) is Literal]
     words = [str(word) for each in inner for word in get_args(each)]
     return [f"One of {', '.join(words)}."] if len(words) > 1 else []
-
-
-def _some_keys(cls: type[Section]) -> str:
-    names = list(cls.model_fields)[:3]
-    return f"keys such as {', '.join(names)}" if names else "keys and values"
 
 
 class SeveralFaults(ValueError):

@@ -189,6 +189,8 @@ def test_runs_are_evaluated_once_and_an_interrupted_comparison_goes_on(swept, mo
 
     monkeypatch.setattr(evaluations, "play_episodes", play)
     assert run(["compare", "s", "--episodes", "2", "-q"]) == 130
+    assert run(["compare", "s", "--episodes", "9"]) == 130
+    assert "of each run x 90 (--episodes 8 is quicker); what" in capsys.readouterr().out
     assert not Path("s/comparison").exists()
     del played[:]
     monkeypatch.setattr(evaluations, "play_episodes", lambda *given: played.append(given[1]) or really(*given))
@@ -198,9 +200,7 @@ def test_runs_are_evaluated_once_and_an_interrupted_comparison_goes_on(swept, mo
     first = Path("s/comparison/comparison.json").read_bytes()
     del played[:]
     assert run(["compare", "s", "--episodes", "2"]) == 0
-    announced = (
-        "checkpoints x 2 episodes, then the best of each run x 20 (--episodes 8 is quicker); what evaluations.json"
-    )
+    announced = "checkpoints x 2 episodes, then the best of each run x 20; what evaluations.json"
     printed = capsys.readouterr().out
     assert announced in printed
     assert played == []

@@ -99,6 +99,14 @@ def test_a_run_that_fails_is_named_and_others_go_on(capsys):
     assert "berries in winter" in Path("s/log.txt").read_text()
 
 
+def test_a_run_whose_losses_are_not_finite_has_failed(capsys):
+    settings = ["model.algorithm=unfit_models:LosesNaN,dqn", "model.batch_size=8", *SHORT]
+    for words in ([GAME, *settings, "--output", "s"], ["--resume", "s"]):
+        assert run(["sweep", *words, "-q"]) == 1
+        assert "seed-0: the loss is not a finite number (agent 0 since epoch 1, " in capsys.readouterr().err
+        assert [row["state"] for row in read_index(Path("s"))] == ["failed", "finished"]
+
+
 def test_an_interrupt_says_how_to_go_on(tmp_path):
     marker = tmp_path / "marker"
     command = Command(

@@ -109,8 +109,7 @@ class Agent(Entity):
 
     def perform(self, world: Gridworld, state: NDArray[Any], action: int) -> None:
         """The second half of a turn: act on a choice made in `state`, and remember it."""
-        reward = self.act_for_reward(world, action)
-        self.add_memory(state, action, reward, self.is_done(world))
+        self.add_memory(state, action, self.act_for_reward(world, action), self.is_done(world))
 
     def act_for_reward(self, world: Gridworld, action: int) -> float:
         """Act, and take what it earns and what was given since the last step into score and total."""
@@ -135,8 +134,6 @@ class Agent(Entity):
 
 class MovingAgent(Agent):
     """An agent whose actions up, down, left and right move it, and who takes the value of what it walks into."""
-
-    KNOWN = Agent.KNOWN
 
     DIRECTIONS: ClassVar[dict[str, tuple[int, int]]] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 

@@ -4,8 +4,8 @@ One core and all cores take turns, in the same bare processes: how the machine i
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 
@@ -21,8 +21,7 @@ LARGEST: Shape = (768, 250, 250)
 MESSAGES = 50
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """How long it is measured."""
 
     repeats: int

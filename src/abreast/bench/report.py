@@ -45,8 +45,7 @@ def table(name: str, rows: Sequence[Row]) -> Table:
     made = Table(name, number("value"), number("ratio"), "of", number("limit"), number("of limit"), box=None)
     for row in rows:
         share = "" if row.share is None else f"{row.share:.0%}"
-        value = f"{figure(row.value)} {row.unit}"
-        made.add_row(row.what, value, figure(row.ratio), row.of, figure(row.limit), share)
+        made.add_row(row.what, f"{figure(row.value)} {row.unit}", figure(row.ratio), row.of, figure(row.limit), share)
     return made
 
 

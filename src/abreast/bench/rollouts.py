@@ -7,9 +7,8 @@ measured from its third epoch on, when it has decided.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from abreast.bench.bare import BareProcesses
 from abreast.bench.busy import rounds_for, stepping
@@ -24,8 +23,7 @@ MOST_WORKERS = 8
 MANAGERS: dict[str, bool | Literal["auto"]] = {"sequential": False, "auto": "auto", "workers": True}
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """What is measured, and how often."""
 
     repeats: int

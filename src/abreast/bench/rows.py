@@ -1,13 +1,11 @@
 """A row of a benchmark: what was measured, as a ratio of what, and how far it could go."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One figure with all its repeats. `ratios` and `limits` belong to the same repeats."""
 
     what: str
@@ -39,7 +37,7 @@ class Row:
     def facts(self) -> dict[str, Any]:
         """All of it, for JSON."""
         medians = {"value": self.value, "ratio": self.ratio, "limit": self.limit, "share_of_limit": self.share}
-        return asdict(self) | medians
+        return self._asdict() | medians
 
 
 def quotients(values: Sequence[float], base: Sequence[float]) -> list[float]:

@@ -5,9 +5,8 @@ The limit: what all cores reach at once, if each of them computes products and n
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from abreast.bench.bare import OF_LEARNERS, BareProcesses
 from abreast.bench.floors import LARGEST, computing
@@ -21,8 +20,7 @@ from abreast.processes.cores import cores
 SEQUENTIAL = "sequential"
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """What is run."""
 
     agents: tuple[int, ...]

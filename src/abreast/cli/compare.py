@@ -76,9 +76,10 @@ def compare(
     target = output or folders[0] / "comparison"
     check_writable(target, "comparison.json")
     if not quiet:
+        quicker = " (--episodes 8 is quicker)" if episodes > 8 else ""
         out.print(
             f"{counted(curves, 'checkpoint')} x {counted(episodes, 'episode')}, then the best of each run x"
-            f" {episodes * TIMES:,} (--episodes 8 is quicker); what {FILE} has is not played again."
+            f" {episodes * TIMES:,}{quicker}; what {FILE} has is not played again."
         )
     with Counting("checkpoints", curves + len(runs)) as display:
 

@@ -384,9 +384,9 @@ def _check(policy: Policy, results: Results, folder: Path) -> None:
     """Raise if episodes could not go on, or came out otherwise than recorded."""
     if isinstance(policy, ReplayPolicy):
         if policy.differences:
-            first = policy.differences[min(policy.differences)]
             raise FailedEpisodesError(
-                f"{len(policy.differences)} of {counted(results.episodes, 'episode')} differ from the record; {first}"
+                f"{len(policy.differences)} of {counted(results.episodes, 'episode')} differ from the record;"
+                f" {policy.differences[min(policy.differences)]}"
             )
         out.print(f"All {counted(results.episodes, 'episode')} came out as recorded.")
         return

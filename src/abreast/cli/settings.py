@@ -35,8 +35,7 @@ def settings(
     overrides, wanted = ([each for each in words or [] if ("=" in each) is is_value] for is_value in (True, False))
     if of == "rollout":
         given = RolloutConfig.parse(read_config(config) if config else {}).model_dump(exclude_unset=True)
-        values = apply_overrides(given, overrides, lambda: RolloutConfig)
-        chosen: Section = RolloutConfig.parse(values, foreign=False)
+        chosen: Section = RolloutConfig.parse(apply_overrides(given, overrides, lambda: RolloutConfig), foreign=False)
     else:
         load_training()
         from abreast.integrations.adapted.experiment import AdaptedGame

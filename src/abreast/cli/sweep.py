@@ -148,7 +148,7 @@ def _asked(typed: dict[str, Any], at_once: int | None) -> Any:
 def _run(sweep: "Sweep", backend: str, at_once: int | None, apart: bool) -> None:
     """Run what is missing, and say what became of it."""
     from abreast.runs import joinable, run_many
-    from abreast.sweeps.sweep import FINISHED, PRUNED, SweepDisplay
+    from abreast.sweeps.sweep import FAILED, FINISHED, PRUNED, SweepDisplay
 
     kind: Literal["processes", "ray"] = backend  # type: ignore[assignment]  # `run_many` refuses others by name
     execute = partial(run_many, backend=kind, at_once=at_once, resume=True, joined=False if apart else None)
@@ -176,9 +176,8 @@ def _run(sweep: "Sweep", backend: str, at_once: int | None, apart: bool) -> None
         raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else int(stop.code or 0)) from None
     ended = f", {sweep.count(PRUNED)} pruned" if sweep.count(PRUNED) else ""
     out.print(f"{counted(sweep.count(FINISHED), 'run')} finished{ended}: {sweep.folder / 'index.jsonl'}")
-    if failed := sweep.failures():
-        sentences = [f"{row['run']}: {row['error']}" for row in failed]
-        complain(f"{counted(len(failed), 'run')} failed; to try again: {again}", *sentences)
+    if failed := [f"{row['run']}: {row['error']}" for row in sweep.index if row["state"] == FAILED]:
+        complain(f"{counted(len(failed), 'run')} failed; to try again: {again}", *failed)
         raise typer.Exit(1)
     if sweep.count(FINISHED):
         out.print(as_typed(f"Compare them:  abreast compare {shlex.quote(str(sweep.folder))}"))

@@ -146,6 +146,7 @@ def train(
     from abreast.games import check_batched, find_game_of_run
     from abreast.runs import is_finished
     from abreast.training.checkpoints.resume import split_run
+    from abreast.training.run.metrics import diverged
 
     changes = overrides or []
     if logger:
@@ -213,19 +214,9 @@ def train(
         out.print(as_typed(f"Watch the agents:  abreast play {shlex.quote(str(result.folder))}"))
     for agent, why in sorted(result.given_up.items()):
         complain(f"agent {agent} was given up, the others finished ({result.folder}/log.txt has the stack): {why}")
-    first = {
-        agent: record["epoch"]
-        for record in reversed(result.epochs)
-        for agent, figures in enumerate(record["learning"])
-        if figures.get("loss", 0.0) is None
-    }
-    if first:
-        since = ", ".join(f"agent {agent} since epoch {epoch}" for agent, epoch in sorted(first.items()))
-        complain(
-            f"the loss is not a finite number ({since}): what was learned since is of no use. Lower model.learning_rate,"
-            " or repeat the run with --debug, which ends it at the first such number."
-        )
-    if first or result.given_up:
+    if fault := diverged(result.epochs):
+        complain(fault)
+    if fault or result.given_up:
         raise typer.Exit(1)
 
 

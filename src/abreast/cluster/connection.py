@@ -82,8 +82,9 @@ class Connection:
             return
         address = config.address
         if address == "auto":  # for Ray, that is any that runs here: also one for another program alone
-            started = self.ray._private.services.find_bootstrap_address(None)
-            address = os.environ.get("RAY_ADDRESS") or started or "local"
+            address = (
+                os.environ.get("RAY_ADDRESS") or self.ray._private.services.find_bootstrap_address(None) or "local"
+            )
             if address == "local":
                 log.warning("this machine belongs to no Ray cluster: one is started here, for this program alone")
         if address == "local":

@@ -14,10 +14,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from abreast.processes.backend import Copied, Share, SignOfLife
+from abreast.processes.backend import SignOfLife
 from abreast.processes.channel import framed
 from abreast.processes.memory import Layout, SharedBlock
 from abreast.processes.process import Packed, ProcessChild
+from abreast.processes.shares import Copied, Share
 
 SAME_NEEDED = ("abreast", "python")
 """What has to be the same on all nodes."""

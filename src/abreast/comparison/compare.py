@@ -173,9 +173,15 @@ def compare(
                 x = place[tasks[0]] if len(tasks) == 1 else (number + 1) / len(epochs)
                 comparison.curves.append({"who": who, "algorithm": algorithm, "x": x} | _with_interval(by_task))
             for other in (each for each in algorithms if each != algorithm):
-                chance = probability_of_improvement(final[algorithm], final[other])
-                row = {"who": who, "algorithm": algorithm, "over": other, "probability": chance}
-                comparison.improvement.append(row | _ends(improvement_interval(final[algorithm], final[other])))
+                comparison.improvement.append(
+                    {
+                        "who": who,
+                        "algorithm": algorithm,
+                        "over": other,
+                        "probability": probability_of_improvement(final[algorithm], final[other]),
+                        **_ends(improvement_interval(final[algorithm], final[other])),
+                    }
+                )
     comparison.about.update(
         abreast=__version__,
         tasks=tasks,
@@ -274,16 +280,20 @@ def _with_interval(by_task: Sequence[Sequence[float]]) -> dict[str, Any]:
 
 def _summary_row(who: str, algorithm: str, mode: str, by_task: Sequence[Sequence[float]]) -> dict[str, Any]:
     runs = [value for each in by_task for value in each]
-    row: dict[str, Any] = {"who": who, "algorithm": algorithm, "mode": mode}
-    return row | {"runs": len(runs), "mean": mean(runs)} | _with_interval(by_task)
+    return {
+        "who": who,
+        "algorithm": algorithm,
+        "mode": mode,
+        "runs": len(runs),
+        "mean": mean(runs),
+        **_with_interval(by_task),
+    }
 
 
 def _run_rows(found: Sequence[Evaluated], has_sum: bool) -> list[dict[str, Any]]:
     """What is known of each run; its scores are as they are, not normalised."""
-    rows = []
-    for each in found:
-        agents = {f"score_{number}": _score(each.absolute, [number]) for number in range(len(each.absolute[0]))}
-        about: dict[str, Any] = {
+    return [
+        {
             "run": str(each.run.folder),
             "task": each.run.task,
             "algorithm": each.run.algorithm,
@@ -291,6 +301,8 @@ def _run_rows(found: Sequence[Evaluated], has_sum: bool) -> list[dict[str, Any]]
             "seed": each.run.seed,
             "best_epochs": each.best,
             "mode": each.mode,
+            **({"score": _score(each.absolute, [])} if has_sum else {}),
+            **{f"score_{number}": _score(each.absolute, [number]) for number in range(len(each.absolute[0]))},
         }
-        rows.append(about | ({"score": _score(each.absolute, [])} if has_sum else {}) | agents)
-    return rows
+        for each in found
+    ]

@@ -14,8 +14,11 @@ from abreast.files import write_whole
 
 TABLES = ("runs", "summary", "other_modes", "improvement", "curves", "profiles")
 """What is written as CSV."""
-SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-SPECIAL |= {character: f"\\{character}" for character in "&%$#_{}"}
+SPECIAL = str.maketrans(
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {character: f"\\{character}" for character in "&%$#_{}"}
+)
+"""What LaTeX would take for a command, and how it is written."""
 
 
 def write_outputs(folder: Path, comparison: Comparison, found: Sequence[Evaluated]) -> list[str]:
@@ -50,12 +53,12 @@ def as_latex(comparison: Comparison) -> str:
     who: list[str] = comparison.about["who"]
     cells = {(row["algorithm"], row["who"]): _cell(row) for row in comparison.summary}
     modes = {row["algorithm"]: row["mode"] and f", {row['mode']}" for row in comparison.summary}  # the best is first
-    rows = [[_escaped(name + mode), *(cells[name, each] for each in who)] for name, mode in modes.items()]
+    rows = [[(name + mode).translate(SPECIAL), *(cells[name, each] for each in who)] for name, mode in modes.items()]
     lines = [
         "% Interquartile mean over runs and tasks, with its 95 % stratified bootstrap interval.",
         rf"\begin{{tabular}}{{l{'r' * len(who)}}}",
         r"\hline",
-        _row(["algorithm", *map(_escaped, who)]),
+        _row(["algorithm", *(each.translate(SPECIAL) for each in who)]),
         r"\hline",
         *map(_row, rows),
         r"\hline",
@@ -72,13 +75,11 @@ def as_marl_eval(found: Sequence[Evaluated]) -> dict[str, Any]:
     tasks: dict[str, Any] = {}
     places = common_epochs(found, list(dict.fromkeys(each.run.task for each in found)), [])
     for each in found:
-        algorithms = tasks.setdefault(each.run.task.lower(), {})
-        runs = algorithms.setdefault(each.run.algorithm.replace(",", ";"), {})
+        runs = tasks.setdefault(each.run.task.lower(), {}).setdefault(each.run.algorithm.replace(",", ";"), {})
         points = {point.epochs: point for point in each.curve}
-        curve = [points[place[each.run.task]] for place in places]
         steps = {
             f"step_{number}": {"step_count": point.agent_steps, **_metrics(point.rewards)}
-            for number, point in enumerate(curve)
+            for number, point in enumerate(points[place[each.run.task]] for place in places)
         }
         runs[f"run_{len(runs)}"] = {**steps, "absolute_metrics": _metrics(each.absolute)}
     return {"abreast": tasks}
@@ -96,7 +97,3 @@ def _cell(row: Mapping[str, Any]) -> str:
 
 def _row(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
-
-
-def _escaped(text: str) -> str:
-    return "".join(SPECIAL.get(character, character) for character in text)

@@ -10,7 +10,6 @@ Without a package, `find_game` takes `my_module:MyGame`, `path/to/game.py` and `
 environments of other libraries, `pettingzoo:module:function`, `gymnasium:Name-v1` and `sorrel:module:Class` (`SOURCES`).
 """
 
-import logging
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from typing import Any, Protocol
 
 from abreast.attributes import check_made
 from abreast.checking import Verdict
-from abreast.errors import ConfigError, GameError, WorldError, short
+from abreast.errors import ConfigError, GameError, WorldError, log, short
 from abreast.integrations import SOURCES
 from abreast.plugins import Plugins, import_target, is_target, split_target
 from abreast.settings import apply_overrides, merge, read_yaml
@@ -30,7 +29,6 @@ from abreast.training.devices import enough_memory
 from abreast.training.environment import locate, locate_models
 from abreast.worlds import Gridworld
 
-log = logging.getLogger("abreast")
 GAMES = Plugins("game", "abreast.games", "GAME", "abreast.games", GameError)
 
 

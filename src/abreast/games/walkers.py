@@ -10,15 +10,24 @@ from abreast.settings import Section
 from abreast.training import Config, Environment, parse_config
 from abreast.worlds import ActionSpec, EmptyEntity, Gridworld, Location, ObservationSpec, OneHotObservationSpec, Wall
 
+GROUND, TOP = 0, 1
+"""The layers of a `TwoLayerWorld`."""
+
 
 class Walker(MovingAgent):
-    """A small person in a coat of its own colour, who knows its number and the settings of its world."""
+    """A small person in a coat of its own colour, who knows its number, and the settings of its world."""
 
     symbol = "@"
 
     def __init__(
-        self, observation: ObservationSpec, actions: ActionSpec, model: BaseModel, number: int, settings: Section
+        self,
+        observation: ObservationSpec,
+        actions: ActionSpec,
+        model: BaseModel,
+        number: int,
+        settings: Section | None = None,
     ) -> None:
+        """`settings`: those of its world; needed where its rules depend on them."""
         super().__init__(observation, actions, model)
         self.number, self.settings = number, settings
         self.direction_sprites = figures(number)
@@ -89,3 +98,11 @@ def action_towards(agent: MovingAgent, world: Gridworld, is_wanted: Callable[[Lo
             if world.observe(cell).passable:
                 reached.append((cell, first or name))
     return None
+
+
+def walk_towards(
+    agent: MovingAgent, world: Gridworld, is_wanted: Callable[[Location], bool], otherwise: str = "stay"
+) -> int:
+    """`action_towards`, or the action called `otherwise` where there is no way."""
+    action = action_towards(agent, world, is_wanted)
+    return agent.action_spec.actions.index(otherwise) if action is None else action

@@ -4,7 +4,6 @@ What comes after the colon is the name of a registered environment, MODULE:NAME 
 imported, or MODULE:FUNCTION or FILE.py:FUNCTION, where a class will do too.
 """
 
-import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -41,8 +40,7 @@ class GymnasiumGame(AdaptedGame):
         if place.endswith(".py") or name.endswith(".py"):
             return None
         if place:
-            module = import_target(place, "Gymnasium environment", GameError)
-            if hasattr(module, name):
+            if hasattr(import_target(place, "Gymnasium environment", GameError), name):
                 return None
         elif name not in gymnasium.registry:
             package = next((each for start, each in REGISTERED_BY.items() if name.startswith(start)), None)
@@ -51,7 +49,7 @@ class GymnasiumGame(AdaptedGame):
                     f"gymnasium:{self.text} needs the package {package}, which is not installed: install it."
                 )
             if package is not None:
-                _import(package)
+                import_target(package, "Gymnasium environment", GameError)
         try:
             return gymnasium.spec(name)
         except gymnasium.error.Error:
@@ -101,13 +99,6 @@ class GymnasiumGame(AdaptedGame):
 
 find = GymnasiumGame.find
 """The game with a name, the one that MODULE:NAME or FILE.py:FUNCTION points to, or whose environments a function makes."""
-
-
-def _import(package: str) -> None:
-    try:
-        importlib.import_module(package)
-    except Exception as error:
-        raise GameError(f"importing {package} failed: {error!r}.") from error
 
 
 def _hint(name: str) -> str:

@@ -74,12 +74,12 @@ _shared: dict[str, Episodes] = {}
 _lock = threading.Lock()
 
 
-def shared_episodes(tag: str, config: Any = None, **es_manager: Any) -> Episodes:
+def shared_episodes(tag: str, config: Any = None) -> Episodes:
     """The same for the same arguments: trainers make an object for each episode, and environments are kept."""
-    key = json.dumps([tag, config, es_manager], sort_keys=True, default=str)
+    key = json.dumps([tag, config], sort_keys=True, default=str)
     with _lock:
         if key not in _shared:
-            _shared[key] = Episodes(tag, config, **es_manager)
+            _shared[key] = Episodes(tag, config)
         return _shared[key]
 
 

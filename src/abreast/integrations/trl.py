@@ -211,16 +211,17 @@ class Rollouts:
         }
 
     async def _begin(self, seeds: Sequence[int]) -> list[AsyncEpisode]:
-        manager, tasks = self._episodes.manager, list[Any]()
-        tasks = [asyncio.ensure_future(manager.episode(seed=seed).begin_async()) for seed in seeds]
-        await asyncio.wait(tasks)
-        failed = next((task.exception() for task in tasks if task.exception() is not None), None)
+        manager = self._episodes.manager
+        begun = await asyncio.gather(
+            *(manager.episode(seed=seed).begin_async() for seed in seeds), return_exceptions=True
+        )
+        episodes = [each for each in begun if not isinstance(each, BaseException)]
+        failed = next((each for each in begun if isinstance(each, BaseException)), None)
         if failed is not None:
-            for task in tasks:
-                if task.exception() is None:
-                    task.result().close()
+            for episode in episodes:
+                episode.close()
             raise failed
-        return [task.result() for task in tasks]
+        return episodes
 
     def _seeds(self, prompts: Sequence[Any], trainer: Any) -> list[int]:
         is_training, step = trainer.model.training, int(trainer.state.global_step)

@@ -106,7 +106,8 @@ class NetworkModel(BaseModel):
         if self.has_memory:
             self.lane_memory = LaneMemory(self.memory.lanes, config.n_frames, self._memory_size)
             self.lane_extras.update(self.lane_memory.extras)
-        self.learning_generator = generator_from(learning, self.device)
+        self.learning_generator = torch.Generator(self.device)
+        self.learning_generator.manual_seed(int(learning.generate_state(1, np.uint64)[0]))
         self.online, self.online_block = self._flat_network(learns=True, device=self.device)
         self.policy, self.policy_block = self._flat_network(learns=False, device="cpu")
         self.chooses_on = "cpu"
@@ -425,8 +426,3 @@ class NetworkModel(BaseModel):
 def rows_of(frames: Tensor, rows: Sequence[int]) -> Tensor:
     """Some rows in memory of their own: how a row is rounded depends on where in memory it lies."""
     return frames if len(rows) == len(frames) else frames[list(rows)]
-
-
-def generator_from(seed: np.random.SeedSequence, device: str = "cpu") -> torch.Generator:
-    """A torch generator seeded from a NumPy seed."""
-    return torch.Generator(device).manual_seed(int(seed.generate_state(1, np.uint64)[0]))

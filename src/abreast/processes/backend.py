@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from abreast.processes.memory import SharedBlock
+from abreast.processes.shares import Share
 
 NOWHERE = -1
 """Stands for the item a child is at when it is at none."""
@@ -57,32 +57,6 @@ class SignOfLife(NamedTuple):
     """How many so far."""
     at: int
     allow_s: float
-
-
-class Share(Protocol):
-    """A part of shared memory that one side writes and the other reads (shares.py). Where there is no memory that both
-    could share, a backend copies what was written along with orders and answers.
-    """
-
-    @property
-    def prefix(self) -> str:
-        """Of the names of its arrays."""
-
-    def open(self, block: SharedBlock) -> "Copied":
-        """One side of it."""
-
-
-class Copied(Protocol):
-    """One side of a `Share`, in the block of this side."""
-
-    def first(self, is_read: bool) -> Any:
-        """What the other side has to have at the start, which reads from there, or writes there."""
-
-    def changes(self) -> Any:
-        """What was written since the last call; None: nothing."""
-
-    def apply(self, changes: Any) -> None:
-        """Write what the other side has written."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from abreast.errors import users_part
 from abreast.processes.backend import STOP, ChildContext, Failed, Ready, Work
@@ -33,11 +33,8 @@ def note_parent(pid: int) -> None:
     _parent[:] = [pid]
 
 
-class Inbox(Protocol):
-    """Where a child's orders arrive."""
-
-    def __call__(self, wait_s: float | None) -> Any:
-        """The next message, or NO_ORDER after `wait_s` seconds; None: wait for any time."""
+Inbox = Callable[[float | None], Any]
+"""Where a child's orders arrive: returns the next message, or NO_ORDER after so many seconds; None: waits for any time."""
 
 
 def serve(

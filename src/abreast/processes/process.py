@@ -31,7 +31,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn, cast
 
-from abreast.errors import WorkerError, need_posix
+from abreast.errors import WorkerError, log, need_posix
 from abreast.processes.backend import ChildSpec, label
 from abreast.processes.channel import PipeChannel, frame, receive_descriptors
 from abreast.processes.child import NO_ORDER, Replaced, note_parent, parent_pid, serve
@@ -290,9 +290,7 @@ def _serve(end: socket.socket) -> None:
 
     context = ProcessContext(number, life, end)
     multiprocessing.current_process().name = label(name)
-    log = logging.getLogger(
-        "abreast"
-    )  # what is logged is sent to the parent, and arrives also if this process is killed
+    # What is logged is sent to the parent, and arrives also if this process is killed.
     log.handlers[:] = [QueueHandler(cast(Any, SimpleNamespace(put_nowait=context.send)))]  # a fork has its program's
     log.setLevel(logging.INFO)
     serve(context, inbox, context.send, make, ())

@@ -35,7 +35,7 @@ class RowsShare:
 
 
 class CopiedRows:
-    """One side of a ring."""
+    """One side of a ring, in the block of this side."""
 
     def __init__(self, ring: Ring, lanes: range) -> None:
         self._ring, self._lanes = ring, np.array(lanes)
@@ -43,18 +43,21 @@ class CopiedRows:
         """By lane: how many rows both sides have."""
 
     def first(self, is_read: bool) -> Rows:
+        """What the other side has to have at the start, which reads from there, or writes there."""
         written = self._ring.written()[self._lanes]
         rows = self._ring.rows_from(self._lanes, np.zeros_like(written) if is_read else written)
         self._known = written
         return rows
 
     def changes(self) -> Rows | None:
+        """What was written since the last call; None: nothing."""
         rows = self._ring.rows_from(self._lanes, self._known)
         is_same = np.array_equal(self._known, rows.written)
         self._known = rows.written
         return None if is_same else rows
 
     def apply(self, changes: Rows) -> None:
+        """Write what the other side has written."""
         self._ring.put_rows(self._lanes, changes)
         self._known = changes.written
 
@@ -72,7 +75,7 @@ class NewestShare:
 
 
 class CopiedNewest:
-    """One side of such a series."""
+    """One side of such a series; the methods are those of `CopiedRows`."""
 
     def __init__(self, make: Callable[[], Latest], size: int | None) -> None:
         self._make, self._latest, self._size, self._known = make, make(), size, NONE
@@ -92,3 +95,9 @@ class CopiedNewest:
         for version, data in changes:
             self._latest.publish(version, data)
             self._known = version
+
+
+Share = RowsShare | NewestShare
+"""A part of shared memory that one side writes and the other reads."""
+Copied = CopiedRows | CopiedNewest
+"""One side of it."""

@@ -33,14 +33,12 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from abreast.errors import WorkerError, WorkerInputError
+from abreast.errors import WorkerError, WorkerInputError, log
 from abreast.processes.alarm import Alarm
 from abreast.processes.backend import NOWHERE, STOP, Backend, Child, ChildSpec, Failed
 from abreast.processes.cores import SPIN_S, spin_wait
 from abreast.processes.events import START_S, Answered, Died, Event, Lost, RemoteTraceback, RestartPolicy
 from abreast.processes.spans import here
-
-log = logging.getLogger("abreast")
 
 CHECK_S = 0.5
 """How often signs of life are checked while waiting; more often where silence is found after less than four of these."""

@@ -8,12 +8,12 @@ Workers write on while it is made: of each ring at most half is read, which they
 """
 
 import json
-import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from abreast.errors import log
 from abreast.files import write_whole
 from abreast.processes.backend import ChildContext, ChildSpec, Work
 from abreast.processes.cores import cores
@@ -34,8 +34,6 @@ from abreast.processes.spans import (
     newest,
     wall_ahead,
 )
-
-log = logging.getLogger("abreast")
 
 MOST_TRACKS = 64
 """Further workers are not recorded: there may be a thread for each of hundreds of environments."""

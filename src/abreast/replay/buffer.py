@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from abreast.errors import ReplayError, StateError, StateFileError
 from abreast.files import write_whole
-from abreast.processes.memory import poison
 from abreast.processes.ring import Ring
-from abreast.replay.rows import LAST_CHARACTER, ReplayRows, as_numbers
+from abreast.replay.rows import LAST_CHARACTER, ReplayRows, as_numbers, emptied
 from abreast.state import State, check_arrays, fit
 from abreast.state_file import dumps, loads
 
@@ -161,9 +160,7 @@ class Buffer(ReplayRows):
 
     def clear(self) -> None:
         """Forget everything."""
-        for array in self.ring.fields.values():
-            poison(array)
-        self.ring.start()
+        emptied(self.ring)
         self._age[:] = 0
 
     # ---- keeping

@@ -93,7 +93,7 @@ class ReplayRows:
     @cached_property
     def ring(self) -> Ring:
         """Where the rows are. Filled when it is first used: a buffer whose rows lie elsewhere (`use`) never fills one."""
-        return _empty_ring(self._room)
+        return emptied(Ring(self._room))
 
     def layout(self, slack: int) -> dict[str, Any]:
         """The arrays of a ring for these rows."""
@@ -104,7 +104,7 @@ class ReplayRows:
 
     def make_ring(self, slack: int) -> Ring:
         """An empty ring in private memory."""
-        return _empty_ring(self._allocate(slack))
+        return emptied(Ring(self._allocate(slack)))
 
     # ---- reading
 
@@ -298,9 +298,9 @@ def _impossible(actions: NDArray[Any], n_actions: int) -> dict[str, NDArray[np.b
     return {f"the action is none of {n_actions}": (actions < 0) | (actions >= n_actions)}
 
 
-def _empty_ring(arrays: dict[str, NDArray[Any]]) -> Ring:
-    for array in arrays.values():
+def emptied(ring: Ring) -> Ring:
+    """The ring, without any rows."""
+    for array in ring.fields.values():
         poison(array)
-    ring = Ring(arrays)
     ring.start()
     return ring

@@ -93,8 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 30.0
 
     def do_GET(self) -> None:
-        token = parse_qs(urlsplit(self.path).query).get("token", [""])[0]
-        self._answer(token, 404, self._found)
+        self._answer(parse_qs(urlsplit(self.path).query).get("token", [""])[0], 404, self._found)
 
     def do_POST(self) -> None:
         self._answer(self.headers.get("X-Token", ""), 409, self._asked)

@@ -237,8 +237,8 @@ class ManagerConfig(Section):
         """Keys of RAGEN that are switched off are no settings, and groups without a value are the default ones."""
         if not isinstance(given, Mapping):
             return given
-        said = {key: value for key, value in given.items() if value or key not in cls.UNSUPPORTED}
-        return {key: value for key, value in said.items() if value is not None or key not in ("train", "val")}
+        off = {*cls.UNSUPPORTED, *(key for key in ("train", "val") if given.get(key) is None)}
+        return {key: value for key, value in given.items() if value or key not in off}
 
 
 class SeedConfig(Lenient):

@@ -8,11 +8,11 @@ Files are merged and references resolved by OmegaConf, which is imported only wh
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from abreast.errors import ConfigError, short
+from abreast.plugins import import_extra
 from abreast.rollouts import ragen
 from abreast.settings import read_yaml
 
@@ -130,10 +130,7 @@ def _is_omegaconf(value: Any) -> bool:
 
 
 def _omegaconf(what: str) -> Any:
-    try:
-        return import_module("omegaconf").OmegaConf
-    except ImportError:
-        raise ConfigError(f'{what} need the package omegaconf: pip install "abreast[omegaconf]".') from None
+    return import_extra("omegaconf", f"{what} need", "omegaconf", ConfigError).OmegaConf
 
 
 def _said(error: Exception) -> str:

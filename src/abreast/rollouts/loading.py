@@ -1,21 +1,18 @@
 """From what a user gives as a configuration to settings and tags; everything that is wrong with it is one error."""
 
 import copy
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from abreast.errors import MOST_FAULTS, ConfigError, RolloutError
+from abreast.errors import MOST_FAULTS, ConfigError, RolloutError, log
 from abreast.rollouts import ragen
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.files import own_sections, read_config
 from abreast.rollouts.registry import Tag, find_tag, tag_settings
 from abreast.settings import setting_names
-
-log = logging.getLogger("abreast")
 
 
 def load_config(given: object, mode: str, played: Sequence[str] = ()) -> tuple[RolloutConfig, dict[str, Tag]]:
@@ -95,5 +92,4 @@ def _not_found(values: Any) -> str:
     absent = values.get("defaults") if isinstance(values, Mapping) else None
     if not absent:
         return ""
-    names = ", ".join(str(each) for each in absent)
-    return f" (Among the defaults of this configuration, these have no file beside it: {names}.)"
+    return f" (Among the defaults of this configuration, these have no file beside it: {', '.join(map(str, absent))}.)"

@@ -301,8 +301,7 @@ def constructor_settings(kind: EnvKind) -> list[inspect.Parameter]:
     make = kind.env.make if isinstance(kind.env, Adapted) else kind.env
     if not isinstance(make, partial) or make.func is not _make_by_keywords:
         return []
-    parameters = parameters_of(make.args[0]) or {}
-    return [each for each in parameters.values() if each.default is not each.empty]
+    return [each for each in (parameters_of(make.args[0]) or {}).values() if each.default is not each.empty]
 
 
 def text_settings(kind: EnvKind) -> set[str]:
@@ -322,6 +321,6 @@ def _is_text(annotation: Any, default: Any) -> bool:
 
 def _takes_config(factory: Callable[..., Any]) -> bool:
     """Whether to call it with a configuration: if its first argument has no default, or is named config. Else: keywords."""
-    parameters = parameters_of(factory) or {}
-    by_place = [each for each in parameters.values() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    given = (parameters_of(factory) or {}).values()
+    by_place = [each for each in given if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     return bool(by_place) and (by_place[0].default is inspect.Parameter.empty or by_place[0].name == "config")

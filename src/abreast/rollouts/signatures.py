@@ -2,13 +2,10 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from inspect import Parameter
 from typing import Any
 
-NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
-
-def parameters_of(function: Callable[..., Any]) -> Mapping[str, Parameter] | None:
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
     """Its parameters by name; None if that cannot be known, say of a function that is written in C."""
     try:
         return inspect.signature(function).parameters

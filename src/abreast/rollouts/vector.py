@@ -173,8 +173,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         given: Sequence[int | None] = [None] * count if seed is None else seed
         if len(given) != count:
             raise RolloutError(f"there are {len(given)} seeds for {count} environments: give one for each.")
-        first = getattr(self.manager.config.seed, self.manager.mode)
-        fresh = [first + env_id for env_id in range(count)]
+        fresh = [getattr(self.manager.config.seed, self.manager.mode) + env_id for env_id in range(count)]
         if self._seeds and self.manager.mode == "train":
             fresh = [before + count for before in self._seeds]
         now = [each if each is not None else other for each, other in zip(given, fresh, strict=True)]

@@ -259,9 +259,8 @@ def label_of(name: str, settings: Mapping[str, Any], others: Collection[str] = (
 
 def _beside(asked: Asked, game: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Checkpoints at equal distances. What was asked for counts more."""
-    texts = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
     try:
-        config = find_game(game).configure(None, texts)
+        config = find_game(game).configure(None, [f"{key}={json.dumps(value)}" for key, value in settings.items()])
     except ConfigError as error:
         raise error.inside(game) if len(asked.games) > 1 else error from None
     every = math.ceil(config.experiment.epochs / asked.evaluations)

@@ -52,39 +52,29 @@ class Sweep:
 
     def __init__(self, folder: Path, asked: Asked) -> None:
         self.folder, self.asked = folder, asked
-        self.runs = [] if asked.search else expand(asked)
+        self.runs = list[SweepRun]()
         """All of them; those of a search are added as they are chosen."""
         self._rows = dict[Path, dict[str, Any]]()
-        self._before = self._read_before()
-        self.add(())
+        try:
+            self._before = {row["run"]: row for row in read_index(folder)}
+        except RunFolderError:  # it has to be made again
+            self._before = {}
+        self.add([] if asked.search else expand(asked))
         if not asked.search and (others := self._before.keys() - {row["run"] for row in self.index}):
             raise self._changed(min(others))
 
     def add(self, runs: Sequence[SweepRun]) -> list[RunConfig]:
         """Take in more runs, and look what is there of each."""
         self.runs += runs
-        configs = [run.config(self.folder) for run in self.runs]
-        for run, config in zip(self.runs, configs, strict=True):
-            if Path(config.output) not in self._rows:
-                row: dict[str, Any] = {
-                    "run": f"runs/{run.name}",
-                    "game": run.game,
-                    "settings": run.settings,
-                    "seed": run.seed,
-                }
-                before = self._before.get(row["run"], {})
-                if any(before.get(key, value) != value for key, value in json.loads(json.dumps(row)).items()):
-                    raise self._changed(row["run"])
-                self._rows[Path(config.output)] = row
-                self.note(_result(config))
-        return configs[len(configs) - len(runs) :]
-
-    def _read_before(self) -> dict[str, dict[str, Any]]:
-        """What the index has said of each run; nothing, where it has to be made again."""
-        try:
-            return {row["run"]: row for row in read_index(self.folder)}
-        except RunFolderError:
-            return {}
+        configs = [run.config(self.folder) for run in runs]
+        for run, config in zip(runs, configs, strict=True):
+            row = {"run": f"runs/{run.name}", "game": run.game, "settings": run.settings, "seed": run.seed}
+            before = self._before.get(f"runs/{run.name}", {})
+            if any(before.get(key, value) != value for key, value in json.loads(json.dumps(row)).items()):
+                raise self._changed(f"runs/{run.name}")
+            self._rows[Path(config.output)] = row
+            self.note(_result(config))
+        return configs
 
     def _changed(self, run: str) -> RunFolderError:
         """What is wrong if a run was begun that is no longer asked for, or with other settings."""
@@ -160,10 +150,6 @@ class Sweep:
         lines = "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows.values())
         write_whole(self.folder / INDEX, lines.encode())
 
-    def failures(self) -> list[dict[str, Any]]:
-        """The runs that have failed."""
-        return [row for row in self._rows.values() if row["state"] == FAILED]
-
 
 class SweepDisplay(Display):
     """Shows how many runs are done, under way and failed, and the reward of those with the same settings."""
@@ -190,8 +176,9 @@ class SweepDisplay(Display):
         left = (time.monotonic() - self._started) / new * (self._total - done) if new > 0 else None
         facts = [f"{count} {state}" for state in (UNDER_WAY, FAILED, PRUNED) if (count := self._sweep.count(state))]
         values, labels = dict[str, list[float]](), dict[str, str]()
-        asked = self._sweep.asked.settings.items()
-        varying = [key for key, found in asked if isinstance(found, Range) or len(found) > 1]
+        varying = [
+            key for key, found in self._sweep.asked.settings.items() if isinstance(found, Range) or len(found) > 1
+        ]
         for row in self._sweep.index:
             varied = {key: value for key, value in row["settings"].items() if key in varying}
             what = json.dumps([row["game"], varied], default=str)
@@ -236,9 +223,9 @@ def read_index(folder: Path) -> list[dict[str, Any]]:
             raise ValueError("a line does not say what became of a run")
         return rows
     except (OSError, ValueError) as error:
-        reason = str(getattr(error, "strerror", None) or error)
         raise RunFolderError(
-            f"{folder / INDEX} cannot be read ({reason}): `abreast sweep --resume {folder}` makes it again."
+            f"{folder / INDEX} cannot be read ({getattr(error, 'strerror', None) or error}): `abreast sweep --resume"
+            f" {folder}` makes it again."
         ) from None
 
 
@@ -248,10 +235,9 @@ def _result(config: RunConfig) -> RunResult:
     try:
         return finished(config) or RunResult(config, folder)
     except (OSError, ValueError, LookupError, TypeError) as error:
-        reason = str(getattr(error, "strerror", None) or error)
         raise RunFolderError(
-            f"{folder} has finished, but its metrics.jsonl cannot be read ({reason}): remove {folder}, and the run is made"
-            " again."
+            f"{folder} has finished, but its metrics.jsonl cannot be read ({getattr(error, 'strerror', None) or error}):"
+            f" remove {folder}, and the run is made again."
         ) from None
 
 
@@ -259,8 +245,11 @@ def keep_agents_alone(run: Path) -> None:
     """Of all checkpoints but the newest, keep the agents, which is what a comparison needs: replays are large."""
     found = [each for each in list_checkpoints(run) if isinstance(each, Checkpoint) and each.kind == "run"]
     for each in found[:-1]:
-        facts = {**each.facts.model_dump(), "resumable": False, "unfinished": []}
-        facts["reason"] = "Only its agents were kept."
+        facts = each.facts.model_dump() | {
+            "resumable": False,
+            "unfinished": [],
+            "reason": "Only its agents were kept.",
+        }
         with locked(run):
             write_checkpoint(
                 run / FOLDER / each.path.name, "agents", facts, {name: each.part(name) for name in each.agents}

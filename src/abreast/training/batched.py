@@ -10,7 +10,6 @@ its own stream and the pass. Lanes draw together, so what happens in one depends
 Shapes: N agents, L lanes.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from abreast.errors import ConfigError, StateError, short
+from abreast.errors import ConfigError, StateError, log, short
 from abreast.models import BaseModel
 from abreast.state import State
 from abreast.training.devices import enough_memory
@@ -29,8 +28,6 @@ from abreast.training.whole_pass import WholePass, let_act
 from abreast.worlds.batched import BatchedWorld
 from abreast.worlds.painting import Scene
 from abreast.worlds.playable import Decision, Late, Outcome, Played
-
-log = logging.getLogger("abreast")
 
 OF_PASSES = 0
 """The part of the world's spawn key, after that of the world, that stands for passes in a batched world."""

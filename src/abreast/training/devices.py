@@ -1,6 +1,5 @@
 """Which device an agent's learner computes on, with how many threads, and whether there is enough memory."""
 
-import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from abreast.errors import ConfigError, ModelError
+from abreast.errors import ConfigError, ModelError, log
 from abreast.models import BaseModel
 from abreast.models.stacked.rows import bytes_of
 from abreast.training.config import Config, MPConfig
 
-log = logging.getLogger("abreast")
 COPIES, ACTIVATIONS, ROW_BYTES = 3, 16, 32
 """Of what a model has learned, with gradients and what is drawn for it; results of its layers that are kept for the backward
 pass; bytes of a row of a pass beside its state."""

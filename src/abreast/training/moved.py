@@ -4,7 +4,6 @@
                                      ──▶  load_agent() ──▶  the model of agent 2    when a run begins
 """
 
-import logging
 import os
 import re
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from abreast.errors import CheckpointError, ConfigError, ModelFileError, RunFolderError, short
+from abreast.errors import CheckpointError, ConfigError, ModelFileError, RunFolderError, log, short
 from abreast.models import BaseModel
 from abreast.models.model_file import read_model_file
 from abreast.settings import read_yaml
@@ -21,8 +20,6 @@ from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, newest_agents
 from abreast.training.config import Config, agent_number, parse_config
 from abreast.training.runnable import Runnable
-
-log = logging.getLogger("abreast")
 
 POOL = "pool"
 """The folder in which a run keeps earlier selves of its agents (opponents.py)."""

@@ -33,6 +33,12 @@ UNFIT = [
         "making it changed the state of the module random",
     ),
     ("SeedsTorchInReset", "global random state", "reset changed the state of torch"),
+    ("CountsItsInstances", "info", "the values of 'board' in info differ between two episodes with the same seed"),
+    (
+        "TellsAnEnumeration",
+        "pickling",
+        "unfit_envs.End is none of the kinds that are sent between processes), so it is only",
+    ),
     (
         "UsesHash",
         "other processes",
@@ -88,7 +94,7 @@ def test_each_fault_is_found_by_its_own_check(name, check, says, request, monkey
     found = [verdict for verdict in verdicts if verdict.outcome in ("wrong", "note")]
     assert [verdict.check for verdict in found] == [check], verdicts
     assert says in found[0].remark
-    assert (found[0].outcome == "note") == (check in ADVICE or name == "TellsNothing")
+    assert (found[0].outcome == "note") == (check in ADVICE or name in ("TellsNothing", "CountsItsInstances"))
 
 
 @pytest.mark.parametrize("name", ["Fit", "KIND", "without_arguments", "KeepsASecret"])
@@ -120,9 +126,17 @@ def test_what_only_one_of_many_uses_finds_out_is_found_too(at_home):
 
 
 def test_what_follows_from_another_fault_is_not_judged(at_home):
-    verdicts = {verdict.check: verdict for verdict in check_environment("unfit_envs:DrawsFromNumpyInStep")}
-    assert verdicts["seed"].outcome == "skipped"
-    assert verdicts["seed"].remark == "not checked: repair 'global random state' first"
+    verdicts = {verdict.check: verdict for verdict in check_environment("unfit_envs:DrawsFromItsOwnStream")}
+    assert verdicts["replay"].outcome == "skipped"
+    assert verdicts["replay"].remark == "not checked: repair 'seed' first"
+
+
+def test_what_draws_from_shared_generators_is_checked_with_its_own_and_prints_elsewhere(at_home, capfd):
+    verdicts = {verdict.check: verdict for verdict in check_environment("unfit_envs:DrawsEverywhere")}
+    assert verdicts.pop("global random state").remark.startswith("making it changed the state of the module random")
+    assert {verdict.outcome for verdict in verdicts.values()} == {"ok"}, verdicts
+    printed = capfd.readouterr()
+    assert "rolling" not in printed.out and "rolling" in printed.err
 
 
 def test_all_that_is_made_is_closed(at_home, monkeypatch):

@@ -11,8 +11,10 @@ INPUT = {"env_id": 0, "actions": ["Left", "fly"], "llm_response": "Left"}
 
 
 def write(slot, result, inputs):
-    slot.inputs = inputs
-    slot.write(result, 0.1)
+    if inputs is None:
+        slot.write_start(result)
+    else:
+        slot.write_turn(result, inputs, 0.1)
 
 
 @pytest.fixture

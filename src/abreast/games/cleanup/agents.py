@@ -9,7 +9,7 @@ from abreast.agents import MovingAgent
 from abreast.games.art import figures
 from abreast.games.cleanup.entities import Apple, Beam, CleanBeam, Dirt, Orchard, Water, ZapBeam
 from abreast.games.cleanup.world import AIR, GROUND, TOP, CleanupConfig, beam_path
-from abreast.games.walkers import Walker, action_towards
+from abreast.games.walkers import Walker, action_towards, walk_towards
 from abreast.worlds import Gridworld
 from abreast.worlds.sprites import Pixels
 
@@ -100,12 +100,10 @@ def clean(agent: CleanupAgent, world: Any) -> int:
     """Walk to dirt and clean it while a quarter of what stops all growth is dirty, or more; else eat."""
     if world.dirty_share < world.settings.dirt_threshold / 4:
         return eat(agent, world)
-    actions = agent.action_spec.actions
     cells = beam_path(world, agent.location, agent.DIRECTIONS[agent.facing], agent.settings.beam_length)
     if any(isinstance(world.observe((row, column, GROUND)), Dirt) for row, column in cells):
-        return actions.index("clean")
-    action = action_towards(agent, world, lambda cell: isinstance(world.observe((*cell[:2], GROUND)), Dirt))
-    return actions.index("clean") if action is None else action
+        return agent.action_spec.actions.index("clean")
+    return walk_towards(agent, world, lambda cell: isinstance(world.observe((*cell[:2], GROUND)), Dirt), "clean")
 
 
 def eat(agent: CleanupAgent, world: Gridworld) -> int:

@@ -2,7 +2,7 @@
 
 from abreast.games.coins.entities import Coin
 from abreast.games.coins.world import CoinsConfig
-from abreast.games.walkers import Walker, action_towards
+from abreast.games.walkers import Walker, walk_towards
 from abreast.worlds import Gridworld
 
 
@@ -10,13 +10,11 @@ class CoinsAgent(Walker):
     """Walks onto coins; one of the other's colour costs the other."""
 
     settings: CoinsConfig
-    picked = 0
-    """Coins of either colour that it has picked up in this epoch."""
-    own_picked = 0
 
     def reset(self) -> None:
         super().reset()
         self.picked = self.own_picked = 0
+        """Coins that it has picked up in this epoch: of either colour, and of its own."""
 
     def act(self, world: Gridworld, action: int) -> float:
         target = world.observe(self.movement(action))
@@ -43,7 +41,6 @@ def pick_all(agent: CoinsAgent, world: Gridworld) -> int:
 
 
 def _walk_to(agent: CoinsAgent, world: Gridworld, owners: tuple[int, ...]) -> int:
-    action = action_towards(
+    return walk_towards(
         agent, world, lambda cell: isinstance(coin := world.observe(cell), Coin) and coin.owner in owners
     )
-    return agent.action_spec.actions.index("stay") if action is None else action

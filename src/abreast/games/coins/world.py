@@ -3,11 +3,9 @@
 from pydantic import Field
 
 from abreast.games.coins.entities import COINS, Floor
-from abreast.games.walkers import TwoLayerWorld
+from abreast.games.walkers import GROUND, TOP, TwoLayerWorld
 from abreast.training.config import BatchedSection
 from abreast.worlds import EmptyEntity, Wall
-
-GROUND, TOP = 0, 1
 
 
 class CoinsConfig(BatchedSection):

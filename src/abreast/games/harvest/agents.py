@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from abreast.games.harvest.entities import Apple
-from abreast.games.walkers import Walker, action_towards
+from abreast.games.walkers import Walker, walk_towards
 from abreast.worlds import Gridworld, Location
 
 ENOUGH = 4
@@ -26,5 +26,4 @@ def eat_all(agent: HarvestAgent, world: Gridworld) -> int:
 
 
 def _walk_to(agent: HarvestAgent, world: Gridworld, is_wanted: Callable[[Location], bool]) -> int:
-    action = action_towards(agent, world, lambda cell: isinstance(world.observe(cell), Apple) and is_wanted(cell))
-    return agent.action_spec.actions.index("stay") if action is None else action
+    return walk_towards(agent, world, lambda cell: isinstance(world.observe(cell), Apple) and is_wanted(cell))

@@ -7,11 +7,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from abreast.games.harvest.entities import Apple, Grass
-from abreast.games.walkers import TwoLayerWorld
+from abreast.games.walkers import GROUND, TOP, TwoLayerWorld
 from abreast.training.config import BatchedSection
 from abreast.worlds import EmptyEntity, Wall
 
-GROUND, TOP = 0, 1
 REACH = 2
 """Steps within which apples count as near."""
 NEAR = [

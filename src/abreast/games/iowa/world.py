@@ -3,11 +3,9 @@
 from pydantic import Field
 
 from abreast.games.iowa.entities import DECKS, Carpet
-from abreast.games.walkers import TwoLayerWorld
+from abreast.games.walkers import GROUND, TOP, TwoLayerWorld
 from abreast.settings import Section
 from abreast.worlds import Wall
-
-GROUND, TOP = 0, 1
 
 
 class IowaConfig(Section):

@@ -27,13 +27,11 @@ class Cook(Walker):
 
     kind = Carries.NOTHING.value
     settings: KitchenConfig
-    soups = 0
-    """Served by this agent in this epoch."""
-    carries = Carries.NOTHING
 
     def reset(self) -> None:
         super().reset()
         self.soups = 0
+        """Served by this agent in this epoch."""
         self._hold(Carries.NOTHING)
 
     def act(self, world: Gridworld, action: int) -> float:

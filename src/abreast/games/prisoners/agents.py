@@ -1,8 +1,7 @@
 """Who chooses by where it stands, and two ways to choose."""
 
 from abreast.games.prisoners.entities import CooperateTile, DefectTile
-from abreast.games.prisoners.world import GROUND
-from abreast.games.walkers import Walker, action_towards
+from abreast.games.walkers import GROUND, Walker, walk_towards
 from abreast.worlds import Entity, Gridworld
 
 TILES = (CooperateTile, DefectTile)
@@ -10,9 +9,6 @@ TILES = (CooperateTile, DefectTile)
 
 class PrisonersAgent(Walker):
     """Walks about; the tile it stands on is its choice."""
-
-    turns_cooperating = 0
-    turns_defecting = 0
 
     def reset(self) -> None:
         super().reset()
@@ -35,12 +31,10 @@ def stand_to_defect(agent: PrisonersAgent, world: Gridworld) -> int:
 
 
 def _walk_to(agent: PrisonersAgent, world: Gridworld, tile: type[Entity]) -> int:
-    stay = agent.action_spec.actions.index("stay")
     if agent.choice(world) == tile.kind:
-        return stay
-    action = action_towards(
+        return agent.action_spec.actions.index("stay")
+    return walk_towards(
         agent,
         world,
         lambda cell: world.observe(cell).passable and isinstance(world.observe((*cell[:2], GROUND)), tile),
     )
-    return stay if action is None else action

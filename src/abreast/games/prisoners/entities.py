@@ -1,7 +1,7 @@
 """The tiles of the prisoners' dilemma."""
 
-from abreast.games.things import SandyGround
-from abreast.worlds import Entity, pixel_art
+from abreast.games.things import Ground, SandyGround
+from abreast.worlds import pixel_art
 from abreast.worlds.sprites import Pixels
 
 
@@ -13,17 +13,15 @@ def _tile(colour: str, edge: str) -> Pixels:
     return pixel_art({"a": colour, "b": edge}, "bbbbbbbb", *["baaaaaab"] * 6, "bbbbbbbb")
 
 
-class CooperateTile(Entity):
+class CooperateTile(Ground):
     """Who stands here cooperates."""
 
-    passable = True
     symbol = "c"
     sprite = _tile("#79c07a", "#4d9a55")
 
 
-class DefectTile(Entity):
+class DefectTile(Ground):
     """Who stands here defects."""
 
-    passable = True
     symbol = "d"
     sprite = _tile("#d9756c", "#b04a45")

@@ -6,8 +6,8 @@ from typing import ClassVar
 from abreast.errors import ConfigError
 from abreast.games.prisoners.agents import TILES, PrisonersAgent, stand_to_cooperate, stand_to_defect
 from abreast.games.prisoners.entities import CooperateTile, Floor
-from abreast.games.prisoners.world import GROUND, TOP, PrisonersConfig, PrisonersWorld
-from abreast.games.walkers import WalkersEnv
+from abreast.games.prisoners.world import PrisonersConfig, PrisonersWorld
+from abreast.games.walkers import GROUND, TOP, WalkersEnv
 from abreast.training.environment import Script
 from abreast.worlds import EmptyEntity, Wall
 

@@ -6,11 +6,9 @@ import pydantic
 from pydantic import Field
 
 from abreast.games.prisoners.entities import CooperateTile, DefectTile, Floor
-from abreast.games.walkers import TwoLayerWorld
+from abreast.games.walkers import GROUND, TOP, TwoLayerWorld
 from abreast.settings import Section
 from abreast.worlds import Wall
-
-GROUND, TOP = 0, 1
 
 
 class PrisonersConfig(Section):

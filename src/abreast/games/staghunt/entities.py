@@ -1,5 +1,6 @@
 """What lives and grows in the forest of stag hunt."""
 
+from abreast.games.things import Ground
 from abreast.worlds import EmptyEntity, Entity, Gridworld, Location, Wall
 from abreast.worlds.sprites import pixel_art
 
@@ -13,7 +14,6 @@ def neighbours(location: Location) -> list[Location]:
 class Tree(Wall):
     """The edge of the forest."""
 
-    symbol = "#"
     sprite = pixel_art(
         {"m": "#1f3a24", "a": "#2f6b3a", "b": "#43884a", "s": "#5b3d25", "t": "#3f2a19"},
         "..mmmm..",
@@ -27,11 +27,9 @@ class Tree(Wall):
     )
 
 
-class Moss(Entity):
+class Moss(Ground):
     """The ground, on the bottom layer."""
 
-    passable = True
-    symbol = "."
     sprite = pixel_art(
         {"a": "#9db87a", "b": "#8ca868", "c": "#adc68a"},
         "aaaaaaba",

@@ -5,11 +5,9 @@ from collections.abc import Callable
 from pydantic import Field
 
 from abreast.games.staghunt.entities import Animal, Hare, Moss, Stag, Tree
-from abreast.games.walkers import TwoLayerWorld
+from abreast.games.walkers import GROUND, TOP, TwoLayerWorld
 from abreast.training.config import BatchedSection
 from abreast.worlds import EmptyEntity
-
-GROUND, TOP = 0, 1
 
 
 class StaghuntConfig(BatchedSection):

@@ -7,11 +7,10 @@ from pydantic import Field
 
 from abreast.games.things import Item
 from abreast.games.treasurehunt.entities import Bone, Food, Gem, Sand, Wall
-from abreast.training import Config, parse_config
+from abreast.games.walkers import GROUND, TOP, TwoLayerWorld
+from abreast.training import Config
 from abreast.training.config import BatchedSection
-from abreast.worlds import EmptyEntity, Gridworld
-
-GROUND, TOP = 0, 1
+from abreast.worlds import EmptyEntity
 
 
 class TreasurehuntConfig(BatchedSection):
@@ -37,13 +36,15 @@ def items(settings: TreasurehuntConfig) -> dict[type[Item], float]:
     return {kind: value for kind, value in values.items() if value is not None}
 
 
-class TreasurehuntWorld(Gridworld):
+class TreasurehuntWorld(TwoLayerWorld):
     """Sand, walls around, and items that appear on empty cells, each kind with the same chance."""
 
+    section = TreasurehuntConfig
+    settings: TreasurehuntConfig
+
     def __init__(self, config: Mapping[str, Any] | Config[Any, Any]) -> None:
-        self.settings: TreasurehuntConfig = parse_config(config, TreasurehuntConfig).world
+        super().__init__(config)
         self._items = list(items(self.settings).items())
-        super().__init__(self.settings.height, self.settings.width, layers=2, default_entity=EmptyEntity())
 
     def lay_out(self) -> None:
         """Sand everywhere, walls around."""

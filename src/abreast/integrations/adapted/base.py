@@ -8,7 +8,6 @@ while copy.acting:                                   who has to choose now
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -41,8 +40,7 @@ class Step(NamedTuple):
     news: Sequence[News] = ()
 
 
-@dataclass(frozen=True)
-class AdaptedAgent:
+class AdaptedAgent(NamedTuple):
     """An agent that may appear in an environment."""
 
     name: str

@@ -88,11 +88,6 @@ def _fits_its_spaces(trial: AdaptedTrial) -> None:
             seen = [(agent, *copy.see(agent)) for agent in copy.acting]
             for number, state, _ in seen:
                 agent = copy.agents[number]
-                if state.dtype.kind == "f" and not np.isfinite(state).all():
-                    raise Fault(
-                        f"in turn {turn + 1}, agent {agent.name!r} observes {state[~np.isfinite(state)][0]}: return finite"
-                        " numbers."
-                    )
                 low, high = agent.view.bounds
                 if low is not None and high is not None and ((state < low).any() or (state > high).any()):
                     raise Fault(

@@ -201,8 +201,7 @@ class AdaptedGame(ForeignGame):
 
     def build(self, config: Config[Any, Any]) -> "AdaptedExperiment":
         """A fresh experiment."""
-        arguments = _arguments(config.world)
-        self.look(arguments)
+        self.look(_arguments(config.world))
         with enough_memory("multiprocessing.num_envs, the size of what agents observe, or the number of actions"):
             return AdaptedExperiment(self, config, self._spare.pop()[1])
 
@@ -312,21 +311,19 @@ class AdaptedExperiment(Experiment):
     that makes it.
     """
 
-    def __init__(
-        self, maker: AdaptedGame, config: Mapping[str, Any] | Config[Any, Any], spare: Adapted | None = None
-    ) -> None:
-        """`spare`: a copy that is there already."""
-        self.maker, self.config = maker, parse_config(config, OpenSection)
-        self._arguments = _arguments(self.config.world)
-        self._spares = [spare if spare is not None else maker.make(self._arguments)]
+    def __init__(self, maker: AdaptedGame, config: Config[Any, Any], spare: Adapted) -> None:
+        """`spare`: a copy that was made with these settings."""
+        self.maker, self.config = maker, config
+        self._arguments = _arguments(config.world)
+        self._spares = [spare]
         self._copies: list[Adapted] = []
         self._shown: Mapping[str, Any] | None = None
         """Arguments, beside the others, with which the first copy can be rendered, once it was made."""
         self.why_not_seen: str | None = None
         """Reason why there are no pictures of it, if that is known."""
-        self._refuse_decided(self._spares[0].name)
-        self.config = counting_agents(self.config, self._spares[0].name, len(self._spares[0].agents))
-        self.game: AdaptedLanes = AdaptedLanes(self, self._players(self._spares[0]))
+        self._refuse_decided(spare.name)
+        self.config = counting_agents(self.config, spare.name, len(spare.agents))
+        self.game: AdaptedLanes = AdaptedLanes(self, self._players(spare))
         self.factory = AdaptedFactory(maker, self.config, self.game.agent_names)
 
     def _refuse_decided(self, name: str) -> None:

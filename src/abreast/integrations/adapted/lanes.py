@@ -125,9 +125,9 @@ class AdaptedLanes(NumberedLanes):
         return [player.name for player in self.players]
 
     def reset(self, lanes: int) -> None:
-        copies = self._experiment.renewed_copies(lanes)
         self._lanes = [
-            _Lane(self.first_lane + index, copy, [0.0] * len(self.players)) for index, copy in enumerate(copies)
+            _Lane(number, copy, [0.0] * len(self.players))
+            for number, copy in enumerate(self._experiment.renewed_copies(lanes), self.first_lane)
         ]
         for index, lane in enumerate(self._lanes):
             lane.copy.reset(self._seed(index, lane.number))

@@ -14,27 +14,19 @@ def called(function: Callable[..., Any], arguments: Mapping[str, Any], name: str
     check_arguments(function, arguments, name)
     try:
         return function(**arguments)
-    except TypeError as error:
-        unknown = [key for key in arguments if f"unexpected keyword argument '{key}'" in str(error)]
-        if not unknown:
-            raise _not_made(name, arguments, error) from error
-        raise ConfigError(
-            f"world.{unknown[0]} is {short(arguments[unknown[0]])}, but {name} takes no argument {unknown[0]!r}: leave it"
-            " out."
-        ) from None
     except AbreastError:
         raise
     except Exception as error:
-        raise _not_made(name, arguments, error) from error
-
-
-def _not_made(name: str, arguments: Mapping[str, Any], error: Exception) -> ConfigError:
-    given = ", ".join(f"world.{key}={short(value)}" for key, value in arguments.items())
-    told = " ".join(words(error, Path(__file__).parent).split())
-    return ConfigError(
-        f"{name} could not be made{given and f' with {given}'}: it raised {told}: give it arguments that it takes"
-        " (world.KEY=VALUE), and install what it needs."
-    )
+        for key, value in arguments.items():
+            if isinstance(error, TypeError) and f"unexpected keyword argument '{key}'" in str(error):
+                raise ConfigError(
+                    f"world.{key} is {short(value)}, but {name} takes no argument {key!r}: leave it out."
+                ) from None
+        given = ", ".join(f"world.{key}={short(value)}" for key, value in arguments.items())
+        raise ConfigError(
+            f"{name} could not be made{given and f' with {given}'}: it raised {words(error, Path(__file__).parent)}: give it"
+            " arguments that it takes (world.KEY=VALUE), and install what it needs."
+        ) from error
 
 
 def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], name: str) -> None:
@@ -46,10 +38,9 @@ def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], 
         if key not in known and not takes_any:
             hint = nearest(key, known) if known else "it takes none, so leave it out."
             raise ConfigError(f"world.{key} is {short(value)}, but {name} takes no argument {key!r}: {hint}")
-    needed = [each.name for each in there if each.default is each.empty and each.name in known]
-    for key in needed:
-        if key not in arguments:
-            raise ConfigError(f"{name} needs an argument {key!r}: give world.{key}=VALUE.")
+    for each in there:
+        if each.default is each.empty and each.name in known and each.name not in arguments:
+            raise ConfigError(f"{name} needs an argument {each.name!r}: give world.{each.name}=VALUE.")
 
 
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -45,13 +45,13 @@ def view_of(space: spaces.Space[Any]) -> View:
         return inner._replace(read=_beside_mask(inner.read, is_alone), has_mask=True)
     if isinstance(space, spaces.Box):
         return box_view(space)
-    parts = list(_parts(space, ""))
-    left_out = [part.path for part in parts if part.is_text]
-    parts = [part for part in parts if not part.is_text]
+    found = list(_parts(space, ""))
+    left_out = [part for part in found if isinstance(part, str)]
+    parts = [part for part in found if isinstance(part, _Part)]
     if not parts:
         raise GameError("text alone: a network sees numbers; wrap the environment to turn the text into some")
     pictures = [part for part in parts if part.is_picture]
-    if len(pictures) == 1 and all(part.is_picture or part.is_one_hot for part in parts):
+    if len(pictures) == 1 and all(part.is_picture or part.view is None for part in parts):
         return _planes_view(pictures[0], [part for part in parts if not part.is_picture], left_out)
     return _flat_view(parts, left_out)
 
@@ -82,16 +82,15 @@ class _Part(NamedTuple):
     """Puts what was observed into an array of zeros."""
     dtype: Any = np.uint8
     view: View | None = None
-    is_one_hot: bool = False
-    is_text: bool = False
+    """Of a Box; what has none is one-hot."""
 
     @property
     def is_picture(self) -> bool:
         return self.view is not None and len(self.view.observation.input_size) == 3 and self.dtype == np.uint8
 
 
-def _parts(space: spaces.Space[Any], path: str, steps: tuple[Any, ...] = ()) -> Iterator[_Part]:
-    """The simple spaces in a space, in its order."""
+def _parts(space: spaces.Space[Any], path: str, steps: tuple[Any, ...] = ()) -> Iterator[_Part | str]:
+    """The simple spaces in a space, in its order; of text, of which nothing is seen, only where it is."""
     if isinstance(space, spaces.Dict):
         for key, inner in space.spaces.items():
             yield from _parts(inner, f"{path}[{key!r}]", (*steps, key))
@@ -101,13 +100,13 @@ def _parts(space: spaces.Space[Any], path: str, steps: tuple[Any, ...] = ()) -> 
     elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         size = spaces.utils.flatdim(space)
         _check_size(size)
-        yield _Part(path, steps, size, _flattened(space), is_one_hot=True)
+        yield _Part(path, steps, size, _flattened(space))
     elif isinstance(space, spaces.Box):
         view = box_view(space)
         size = math.prod(view.observation.input_size)
         yield _Part(path, steps, size, _seen_by(view), view.observation.dtype, view)
     elif isinstance(space, spaces.Text) or _holds_text(space):
-        yield _Part(path, steps, 0, _nothing, is_text=True)
+        yield path
     else:
         raise GameError(f"of the space {type(space).__name__}{f' at {path}' if path else ''}")
 
@@ -123,10 +122,6 @@ def _holds_text(space: spaces.Space[Any]) -> bool:
         return isinstance(copy.deepcopy(space).sample(), str)
     except Exception:
         return False
-
-
-def _nothing(given: Any, out: NDArray[Any]) -> None:
-    """Of text, nothing is seen."""
 
 
 def _flattened(space: spaces.Space[Any]) -> Callable[[Any, NDArray[Any]], None]:

@@ -32,6 +32,8 @@ def scalars(reward: float, epsilon: float, more: Mapping[str, Any]) -> dict[str,
 
 def settings_of(run: Path) -> dict[str, Any]:
     """The settings of a run by their dotted names, as they are typed; those that are not set are left out."""
-    found = dotted(read_yaml(run / "config.yaml"))
-    plain = bool | int | float | str
-    return {key: value if isinstance(value, plain) else str(value) for key, value in found if value is not None}
+    return {
+        key: value if isinstance(value, bool | int | float | str) else str(value)
+        for key, value in dotted(read_yaml(run / "config.yaml"))
+        if value is not None
+    }

@@ -101,10 +101,9 @@ class Session:
     def _state(self) -> dict[str, Any]:
         episode = self._episode
         known = {} if episode is None else {"seed": episode.seed, "done": episode.done, "score": episode.score}
-        state = State(
+        return State(
             episode_id=self._wants.episode_id, step_count=self._steps, session_id=self.id, tag=self.tag, **known
-        )
-        return state.model_dump()
+        ).model_dump()
 
 
 class Sessions:

@@ -126,8 +126,7 @@ class SorrelModel(BaseModel):
     def __init__(self, lane: Lane, agent: Any, config: ModelConfig) -> None:
         self.lane, self.agent = lane, agent
         shape = getattr(getattr(agent.model.memory, "states", None), "shape", (0, 1))[1:]
-        seen = PlainObservation(shape, np.float32, 1.0)
-        super().__init__(seen, actions_of(agent), config, np.random.SeedSequence(0))
+        super().__init__(PlainObservation(shape, np.float32, 1.0), actions_of(agent), config, np.random.SeedSequence(0))
         self.inner = agent.model  # only now: its epsilon is not that of our settings
 
     @property
@@ -216,8 +215,10 @@ class SorrelLanes(Experiment):
         self.config.check_agents(len(env.agents))
         with Generators(0):
             first = [np.asarray(agent.pov(env.world)) for agent in env.agents]
-        seen = [PlainObservation((each.size,), np.float32, 1.0) for each in first]
-        models = [self.make_model(seen[number], actions_of(each), number) for number, each in enumerate(env.agents)]
+        models = [
+            self.make_model(PlainObservation((seen.size,), np.float32, 1.0), actions_of(agent), number)
+            for number, (agent, seen) in enumerate(zip(env.agents, first, strict=True))
+        ]
         self.game = SorrelGame(self._make_lane, players_with(models), config.multiprocessing.lanes)
 
     def _make_lane(self, number: int) -> Lane:

@@ -116,8 +116,11 @@ class Lane:
         env.world.is_done = True
         summed_up: Mapping[str, Any] = getattr(env, "_aggregate_epoch_stats", dict)()
         figures = {str(name): float(value) for name, value in summed_up.items() if isinstance(value, Real)}
-        rewards = [seat.reward for seat in self.seats]
-        return Played(int(env.turn), rewards, {"total_reward": float(env.world.total_reward), **figures})
+        return Played(
+            int(env.turn),
+            [seat.reward for seat in self.seats],
+            {"total_reward": float(env.world.total_reward), **figures},
+        )
 
     def draw_from(self, seed: np.random.SeedSequence) -> None:
         """Let the next epoch follow from a seed, also where it draws from generators of the environment's own."""

@@ -1,14 +1,14 @@
 """Calls that are recorded once as a CUDA graph and then replayed: to launch a small kernel takes longer than the kernel."""
 
 import gc
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-log = logging.getLogger("abreast")
+from abreast.errors import log
+
 WARM_UPS = 3
 """Calls before the recording, in which libraries get their memory and choose their kernels."""
 

@@ -1,12 +1,11 @@
 """Which network `model.network` means for what an agent sees."""
 
 import functools
-import logging
 import math
 
 import numpy as np
 
-from abreast.errors import ConfigError, nearest, short
+from abreast.errors import ConfigError, log, nearest, short
 from abreast.models.observation import ObservationShape
 from abreast.models.torsos.base import Torso
 from abreast.models.torsos.cnn import CNN
@@ -14,8 +13,6 @@ from abreast.models.torsos.lstm import LSTM
 from abreast.models.torsos.users import UsersTorso, users_class
 from abreast.plugins import is_target
 from abreast.processes.child import parent_pid
-
-log = logging.getLogger("abreast")
 
 NETWORKS = "auto", "mlp", "cnn", "lstm"
 SMALLEST_PICTURE = 5

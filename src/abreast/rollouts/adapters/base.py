@@ -15,39 +15,35 @@ class Adapter(gymnasium.Env[Any, Any]):
     """
 
     def __init__(self, env: Any) -> None:
-        self._env = env
+        self.inner = env
+        """The environment that is adapted."""
         self.metadata = getattr(env, "metadata", None) or {}
         self.spec = getattr(env, "spec", None)
         self.render_mode = getattr(env, "render_mode", "text")
 
-    @property
-    def inner(self) -> Any:
-        """The environment that is adapted."""
-        return self._env
-
     def close(self) -> None:
         """Its `close`, if it has one."""
-        if hasattr(self._env, "close"):
-            self._env.close()
+        if hasattr(self.inner, "close"):
+            self.inner.close()
 
     @property
     def unwrapped(self) -> Any:
         """The environment itself: digests use its random stream."""
-        return getattr(self._env, "unwrapped", self._env)
+        return getattr(self.inner, "unwrapped", self.inner)
 
     @property
     def np_random(self) -> Any:
         """Its random stream."""
-        return self._env.np_random
+        return self.inner.np_random
 
     @np_random.setter
     def np_random(self, value: Any) -> None:
-        self._env.np_random = value
+        self.inner.np_random = value
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # private, or not set yet while this is unpickled
+        if name.startswith("_") or name == "inner":  # private, or not set yet while this is unpickled
             raise AttributeError(name)
-        return getattr(self._env, name)
+        return getattr(self.inner, name)
 
 
 def two_values(result: Any) -> tuple[Any, dict[str, Any]]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from abreast.rollouts.adapters.base import Adapter, five_values, two_values
-from abreast.rollouts.signatures import NAMED, parameters_of
+from abreast.rollouts.signatures import parameters_of
 
 
 class FourTuple(Adapter):
@@ -28,19 +28,19 @@ class FourTuple(Adapter):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         if self._seeds_itself and seed is not None:
-            self._env.seed(seed)
+            self.inner.seed(seed)
         given = {"seed": seed, "mode": self._mode, "options": options}
-        return two_values(self._env.reset(**{name: given[name] for name in self._takes}))
+        return two_values(self.inner.reset(**{name: given[name] for name in self._takes}))
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step. `info["TimeLimit.truncated"]` says that a time limit ended the episode."""
-        return five_values(self._env.step(action))
+        return five_values(self.inner.step(action))
 
     def render(self) -> Any:
         """Its `render`; None without one."""
         if self._render_with == NEVER:
             return None
-        return self._env.render() if self._render_with is None else self._env.render(mode=self._render_with)
+        return self.inner.render() if self._render_with is None else self.inner.render(mode=self._render_with)
 
 
 NEVER = "never"
@@ -51,7 +51,8 @@ def is_old(env: Any) -> bool:
     parameters = parameters_of(env.reset)
     if parameters is None:
         return False
-    return not {"seed", "options"} <= {name for name, each in parameters.items() if each.kind in NAMED}
+    named = {each.name for each in parameters.values() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+    return not {"seed", "options"} <= named
 
 
 def _arguments(env: Any) -> list[str]:

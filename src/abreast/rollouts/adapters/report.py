@@ -3,13 +3,12 @@
 from hashlib import blake2b
 from typing import Any
 
-from abreast.codec import Names, decode_message, encode_message
+from abreast.codec import decode_message, encode_message
 from abreast.errors import StateError
 from abreast.rollouts.adapters.actions import Actions
 from abreast.rollouts.adapters.base import Adapter, five_values, two_values
 from abreast.rollouts.adapters.text import SILENT_MODES, TextAdapter
 
-NAMES = Names(())
 REPORT = "abreast.report"
 """Key of `info`, which has no others but `success`; `read_report` reads it."""
 
@@ -33,14 +32,14 @@ class Reporter(Adapter):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
-        observation, info = two_values(self._env.reset(seed=seed))
+        observation, info = two_values(self.inner.reset(seed=seed))
         self._report = _packed((observation, info))
         return observation, {REPORT: self._report}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step, with the action that a text names, if the environment takes no texts."""
         known = action if self._actions is None else self._actions.read(action)
-        observation, reward, terminated, truncated, info = five_values(self._env.step(known))
+        observation, reward, terminated, truncated, info = five_values(self.inner.step(known))
         self._report = _packed((observation, reward, terminated, truncated, info))
         told = {REPORT: self._report, "success": bool(info.get("success", False))}
         return observation, reward, terminated, truncated, told
@@ -54,12 +53,12 @@ class Reporter(Adapter):
 
 def read_report(report: Any) -> Any:
     """(observation, info) of a reset, (observation, reward, terminated, truncated, info) of a step."""
-    return decode_message(report, NAMES) if isinstance(report, bytes) else report
+    return decode_message(report) if isinstance(report, bytes) else report
 
 
 def _packed(values: tuple[Any, ...]) -> Any:
     """As bytes, or as it is if something in it cannot be sent: then its environment lives in the main process."""
     try:
-        return encode_message(values, NAMES)
+        return encode_message(values)
     except StateError:
         return values

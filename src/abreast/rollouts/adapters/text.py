@@ -34,8 +34,7 @@ class TextAdapter(Adapter):
 
     def __init__(self, env: Any, names: Names | None = None, success_reward: float | None = None) -> None:
         super().__init__(env)
-        space = action_space_of(env)
-        self.action_space = space
+        self.action_space = space = action_space_of(env)
         self._only_named = names is not None
         if names is not None and not all(number in space for number in names):
             raise RolloutError(
@@ -58,7 +57,7 @@ class TextAdapter(Adapter):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
-        observation, info = two_values(self._env.reset(seed=seed))
+        observation, info = two_values(self.inner.reset(seed=seed))
         self._observation, self._total = copy.deepcopy(observation), 0.0  # it could change what it has returned
         self._list_actions(info)
         return observation, info
@@ -69,7 +68,7 @@ class TextAdapter(Adapter):
         if known is None:
             info = {"success": False, "action_is_valid": False, "action_is_effective": False}
             return self._observation, 0.0, False, False, info
-        observation, reward, terminated, truncated, info = five_values(self._env.step(known))
+        observation, reward, terminated, truncated, info = five_values(self.inner.step(known))
         self._total += number_of(reward)
         missing = INFO_KEYS - info.keys()
         self.filled |= missing
@@ -86,7 +85,7 @@ class TextAdapter(Adapter):
 
     def render(self) -> Any:
         """A text, or a picture if that is its render mode."""
-        drawn = self._env.render() if self._drawn else None
+        drawn = self.inner.render() if self._drawn else None
         if drawn is None:
             return None if self._observation is None else text_of(self._observation)
         if isinstance(drawn, str):

@@ -2,30 +2,30 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.utils.env_checker import data_equivalence
 
-from abreast.checking import Fault, Trace
+from abreast.checking import SEED, Fault, Trace
+from abreast.codec import digest
 from abreast.errors import AbreastError, short, words
-from abreast.rollouts.adapters import FourTuple, TextAdapter
+from abreast.rollouts.adapters import Adapter, FourTuple, TextAdapter
 from abreast.rollouts.drivers.policies.local import listed_action
 from abreast.rollouts.episodes.episode import BUILD_S, Episode, TurnResult
 from abreast.rollouts.registry import find_tag
+from abreast.streams import own_globals
 
-SEED = 1
 STEPS = 12
 """Actions of an episode that is played for a check."""
 LIMIT_S = 60.0
 """Seconds that a call of the environment may take, but for making it."""
 
 
-@dataclass(eq=False)
-class Shown:  # noqa: PLW1641 (it is compared, never hashed)
+@dataclass
+class Shown:
     """What an environment returned from reset or a step."""
 
     call: str
@@ -36,10 +36,29 @@ class Shown:  # noqa: PLW1641 (it is compared, never hashed)
     info: Any = None
     action: Any = None
 
-    def __eq__(self, other: Any) -> bool:
-        """Whether both show the same. NaN is not equal to itself, so rewards are compared as texts."""
-        mine, theirs = ((each.observation, each.render, repr(each.reward), each.done) for each in (self, other))
-        return bool(data_equivalence(mine, theirs, exact=True))
+    def __post_init__(self) -> None:
+        """Note what it is now, for comparisons. What cannot be pickled counts as equal."""
+        self.seen = [
+            digest(each, {}, is_copied=True) for each in (self.observation, self.render, self.reward, self.done)
+        ]
+        self.told = {key: digest(value, {}, is_copied=True) for key, value in self.info.items()}
+
+
+class Alone(Adapter):
+    """An environment with generators of its own, as an episode gives them to one that draws from the shared ones."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self._generators = dict[str, Any]()
+        with own_globals(seed or 0, self._generators):
+            return self.inner.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        with own_globals(0, self._generators):
+            return self.inner.step(action)
+
+    def render(self) -> Any:
+        with own_globals(0, self._generators):
+            return self.inner.render()
 
 
 @dataclass
@@ -58,10 +77,14 @@ class Trial:
     doing: Callable[[tuple[str, int | None, float]], object] = lambda what: None
     """Called before the environment is: with the call in words, the actions before it, and the seconds it may take."""
 
-    def make(self, config: Any = None) -> Any:
-        """A new instance; `config` is ignored, there is only one."""
+    def make(self, config: Any = None, is_alone: bool = True) -> Any:
+        """Return a new instance; `config` is ignored, there is only one.
+
+        `is_alone`: it does not draw from the generators that the whole process shares.
+        """
         self.doing(("making it", None, BUILD_S))
-        env = self.factory(self.config)
+        with own_globals(0, {}) if is_alone else nullcontext():
+            env = self.factory(self.config)
         if not callable(getattr(env, "reset", None)) or not callable(getattr(env, "step", None)):
             raise Fault(f"making it returned {short(env)}, which has no reset and step: return a gymnasium.Env.")
         self.made.append(env)
@@ -74,24 +97,25 @@ class Trial:
             if hasattr(env, "close"):
                 env.close()
 
-    def play_stepwise(self, env: Any, seed: int) -> Iterator[Shown]:
+    def play_stepwise(self, env: Any, seed: int, is_alone: bool = True) -> Iterator[Shown]:
         """Play an episode with random actions, the same for every seed.
 
-        They are what the manager sends: numbers if there is an `action_lookup`, else texts.
+        They are what the manager sends: numbers if there is an `action_lookup`, else texts. `is_alone`: as of `make`.
         """
+        played = Alone(env) if is_alone else env
         rng = np.random.default_rng(0)
         space = copy.deepcopy(getattr(env, "action_space", None))  # instances may share it
         if space is not None:
             space.seed(0)
         self.doing(("reset", None, LIMIT_S))
-        observation, info = begin(env, seed)
-        yield Shown("reset", copy.deepcopy(observation), _shown(env), info=info)
+        observation, info = begin(played, seed)
+        yield Shown("reset", copy.deepcopy(observation), _shown(played), info=info)
         for number in range(self.steps):
             action = None
             try:
                 action = self._choose(env, space, observation, info, rng)
                 self.doing((f"the action {short(action)}, number {number + 1} of an episode,", number, LIMIT_S))
-                observation, reward, terminated, truncated, info = step(env, action)
+                observation, reward, terminated, truncated, info = step(played, action)
             except (Exception, SystemExit) as error:
                 self.steps = number
                 if isinstance(error, Fault | AbreastError):
@@ -100,7 +124,7 @@ class Trial:
                     f"the action {short(action)}, number {number + 1} of an episode, {raised(error)}."
                 ) from error
             done = bool(terminated or truncated)
-            yield Shown("step", copy.deepcopy(observation), _shown(env), reward, done, info, action)
+            yield Shown("step", copy.deepcopy(observation), _shown(played), reward, done, info, action)
             if done:
                 return
 
@@ -146,8 +170,8 @@ def digests_of(target: str, custom: Mapping[str, Any] | None, actions: Sequence[
 
 
 def trace_of(episode: Sequence[Shown]) -> Trace:
-    """An episode as `abreast.checking` compares it."""
-    return [(place(number), shown) for number, shown in enumerate(episode)]
+    """Return an episode as `abreast.checking` compares it."""
+    return [(place(number), shown.seen) for number, shown in enumerate(episode)]
 
 
 def place(step: int) -> str:

@@ -54,8 +54,7 @@ class Context:
 
         They end with a user's message; with `prefill`, with the beginning of the answer.
         """
-        history = _history(cache)
-        newest = len(history) - 1
+        newest = len(_history(cache)) - 1
         turn = newest if turn is None else turn
         if not 0 <= turn <= newest:
             raise RolloutError(

@@ -115,8 +115,7 @@ class Parser:
             parts = [answer] if self._max_actions == 1 else self._split_outside_brackets(answer)
         else:
             parts = answer.split(self._config.action_sep)
-        actions = [part.strip() for part in parts]
-        return [action for action in actions if action][: self._max_actions]
+        return [part.strip() for part in parts if part.strip()][: self._max_actions]
 
     def _split_outside_brackets(self, text: str) -> list[str]:
         parts, begin, depth = list[str](), 0, 0

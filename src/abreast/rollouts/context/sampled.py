@@ -28,11 +28,6 @@ class Sampled(NamedTuple):
     logprobs: Sequence[float] | None = None
     """Of each of `ids`."""
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing is missing."""
-        return None not in self
-
 
 def kept_of(history: Sequence[Mapping[str, Any]], sampled: Sampled | None) -> dict[str, Any] | None:
     """What the newest turn of a history keeps: of its prompt only what was added, if it begins with the turns before.
@@ -68,9 +63,8 @@ def recorded(context: Context, cache: Mapping[str, Any]) -> Tokens | None:
         mask[begin:end] = turn.loss_mask[begin:end]
         placed[end - 1] += turn.rewards[-1]
         logprobs += told[len(logprobs) :]
-    spans = [turn.spans[0] for turn in turns]
     has_all = all(turn.logprobs is not None for turn in turns)
-    return Tokens(last.input_ids, mask, placed, spans, 0, logprobs if has_all else None)
+    return Tokens(last.input_ids, mask, placed, [turn.spans[0] for turn in turns], 0, logprobs if has_all else None)
 
 
 def recorded_turns(context: Context, cache: Mapping[str, Any]) -> list[Tokens] | None:

@@ -77,9 +77,8 @@ def tokenize_turns(context: Context, cache: Mapping[str, Any], tokenizer: Any, *
         has_end = _wrote_end(chat, context, cache, turn)
         end = [chat.end_of_turn] if has_end or not written else []
         ids = [*prompt, *written, *end]
-        span = (len(prompt), len(ids))
         mask = [0] * len(prompt) + [1] * len(written) + [int(has_end)] * len(end)
-        made.append(Tokens(ids, mask, [0.0] * (len(ids) - 1) + [rewards[turn]], [span], turn))
+        made.append(Tokens(ids, mask, [0.0] * (len(ids) - 1) + [rewards[turn]], [(len(prompt), len(ids))], turn))
     return made
 
 
@@ -307,9 +306,8 @@ def _rendered(chat: ChatTokenizer, messages: Sequence[Mapping[str, Any]], first:
                 f"the chat template of {chat.name} changes the text of turn {number} when later turns are added (many remove"
                 f" earlier reasoning), so one mask for the episode would be wrong: {REMEDY}"
             )
-        answer = None
-        if after.startswith(before):
-            answer = answer_in(after[len(before) :], message["content"].removeprefix(opening))
+        shown = message["content"].removeprefix(opening)
+        answer = answer_in(after[len(before) :], shown) if after.startswith(before) else None
         if answer is None:
             raise RolloutError(
                 f"the chat template of {chat.name} does not show the answer of turn {number} as the model wrote it, right"

@@ -7,7 +7,6 @@ all would fail                  status 401 403 (key), 404 (model or address), 3x
 
 import asyncio
 import json
-import logging
 import math
 import os
 import random
@@ -18,13 +17,12 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from abreast.errors import RolloutError, printable
+from abreast.errors import RolloutError, log, printable
+from abreast.plugins import import_extra
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.sampled import Sampled
 from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.policies.base import Answer, Asked, Counts, Policy, Tokens, Unanswered
-
-log = logging.getLogger("abreast")
 
 LARGEST = 2**24  # bytes of a body, those of a stream added up; of a header, aiohttp takes 8 KiB
 STREAM = "text/event-stream"
@@ -51,11 +49,8 @@ class OpenAIPolicy(Policy):
             raise RolloutError(
                 "the policy openai needs a server: give its address, say --base-url http://localhost:8000/v1."
             )
-        try:
-            import aiohttp
-        except ImportError:
-            raise RolloutError('the policy openai needs the package aiohttp: pip install "abreast[llm]".') from None
-        self._aiohttp, self._config, self._sent_again = aiohttp, config, Counter[str]()
+        self._aiohttp = import_extra("aiohttp", "the policy openai needs", "llm", RolloutError)
+        self._config, self._sent_again = config, Counter[str]()
         self._url, self._key = config.base_url.rstrip("/"), _key(config.api_key_env)
         self._counts = self.counts = Counts()
         self.sampling = config.sampling
@@ -121,8 +116,10 @@ class OpenAIPolicy(Policy):
                     log.info("a request is sent again, because %s", why)
                 own_s = min(FIRST_S * 2.0**attempt, LONGEST_S)  # shortened, so that not all clients come back at once
                 await asyncio.sleep(max(own_s * random.uniform(0.5, 1.0), failed.wait_s))
-        times = "1 request" if not config.retries else f"{config.retries + 1} requests"
-        raise Unanswered(f"{self._url} gave no answer to {times}, the last time because {why}.")
+        raise Unanswered(
+            f"{self._url} gave no answer to {config.retries + 1} request{'s' * (config.retries > 0)}, the last time because"
+            f" {why}."
+        )
 
     async def _ask(self, asked: Asked, body: dict[str, Any]) -> Answer:
         response, content = await self._request("POST", "chat/completions", self._config.request_timeout, json=body)
@@ -153,7 +150,7 @@ class OpenAIPolicy(Policy):
     def _sampled(self, content: bytes, is_stream: bool) -> Sampled:
         """The tokens that an answer tells; the first time that some are missing, the log says so."""
         sampled = read_sampled(content, is_stream)
-        if not sampled.is_whole and not self._said_missing:
+        if None in sampled and not self._said_missing:
             self._said_missing = True
             missing = [name for name, value in sampled._asdict().items() if value is None]
             log.warning(

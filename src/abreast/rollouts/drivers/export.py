@@ -22,7 +22,6 @@ what the model saw, also with a history window, or with a chat template that rem
 import hashlib
 import io
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -30,8 +29,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from abreast.errors import RolloutError
+from abreast.errors import RolloutError, log
 from abreast.files import write_whole
+from abreast.plugins import import_extra
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.context.cleaning import encodable
 from abreast.rollouts.context.context import Context
@@ -44,8 +44,6 @@ from abreast.rollouts.drivers.policies.base import Played, Tokens
 from abreast.rollouts.drivers.trajectories import read_run
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag, find_tag
-
-log = logging.getLogger("abreast")
 
 NONE = Tokenized([], [], [], [], 0)
 PICTURE = "<image>"
@@ -106,8 +104,7 @@ def export(
             ", ".join(map(str, which)),
         )
     is_parquet, has_tokens = path.suffix == ".parquet", any("input_ids" in row for row in rows) or tokenizer is not None
-    data = _to_parquet(rows, per_turn, has_tokens) if is_parquet else b"".join(map(encode, rows))
-    write_whole(path, data)
+    write_whole(path, _to_parquet(rows, per_turn, has_tokens) if is_parquet else b"".join(map(encode, rows)))
     return len(rows)
 
 
@@ -229,23 +226,15 @@ def digest_of(config: RolloutConfig) -> str:
 
 def _to_parquet(rows: Sequence[Mapping[str, Any]], per_turn: bool, with_tokens: bool) -> bytes:
     """The bytes of a file whose columns are the same for any episodes, also where a list is empty."""
-    try:
-        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise RolloutError(
-            'writing Parquet needs the package pyarrow: pip install "abreast[parquet]", or write .jsonl.'
-        ) from None
-    schema = _schema(pyarrow, per_turn, with_tokens)
+    pyarrow = import_extra("pyarrow", "writing Parquet needs", "parquet", RolloutError, ", or write .jsonl.")
     written = json.loads(encodable(json.dumps(rows, ensure_ascii=False)))  # Parquet cannot hold halves of characters
-    table = pyarrow.Table.from_pylist(written, schema=schema)
-    file = io.BytesIO()
-    parquet.write_table(table, file)
+    file, parquet = io.BytesIO(), import_module("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(written, schema=_schema(pyarrow, per_turn, with_tokens)), file)
     return file.getvalue()
 
 
 def _schema(pyarrow: Any, per_turn: bool, with_tokens: bool) -> Any:
     text, number, real, truth = pyarrow.string(), pyarrow.int64(), pyarrow.float64(), pyarrow.bool_()
-    message = pyarrow.struct([("role", text), ("content", text)])
     of = pyarrow.list_
     turn = [("turn", number), ("answer", text), ("turn_reward", real), ("finish_reason", text)]
     episode = [("answers", of(text)), ("rewards", of(real)), ("finish_reasons", of(text))]
@@ -278,7 +267,7 @@ def _schema(pyarrow: Any, per_turn: bool, with_tokens: bool) -> Any:
             ("abreast_version", text),
             ("config_digest", text),
             ("sampling", text),
-            ("messages", of(message)),
+            ("messages", of(pyarrow.struct([("role", text), ("content", text)]))),
             ("images", of(text)),
             *(turn if per_turn else episode),
             *(tokens if with_tokens else []),

@@ -9,7 +9,6 @@ What an episode is depends on its number alone, never on the task that plays it,
 """
 
 import asyncio
-import logging
 import mmap
 import selectors
 import signal
@@ -19,7 +18,7 @@ from contextlib import closing, nullcontext
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
-from abreast.errors import BeginError, FailedEpisodesError
+from abreast.errors import BeginError, FailedEpisodesError, log
 from abreast.processes.spans import add_call, clock, span
 from abreast.rollouts.context.sampled import kept_of
 from abreast.rollouts.drivers.policies.base import (
@@ -32,8 +31,6 @@ from abreast.rollouts.drivers.policies.base import (
 )
 from abreast.rollouts.episodes.slot import Tally
 from abreast.rollouts.manager import EnvStateManager
-
-log = logging.getLogger("abreast")
 
 STOP_AFTER = 16
 """So many episodes in a row without any answer, and the run stops: the rest would end likewise."""

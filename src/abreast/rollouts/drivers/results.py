@@ -97,9 +97,10 @@ class Results:
         if not self.tallies:
             return rows
         label = SESSION if self.before else ""
-        seconds = [second for each in self.tallies for second in each.seconds]
         return rows | {
-            **_latencies(f"environment latency {{}}{label}", seconds, 3),
+            **_latencies(
+                f"environment latency {{}}{label}", [second for each in self.tallies for second in each.seconds], 3
+            ),
             f"turns per second{label}": f"{turns_per_s:,.0f}",
             f"timeouts{label}": f"{sum(tally.timeouts for tally in self.tallies):.0f}",
         }

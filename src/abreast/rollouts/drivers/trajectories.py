@@ -3,7 +3,6 @@
 <run folder>/  config.yaml   rollout.yaml   trajectories.jsonl   images/episode_000003_02.png   log.txt
 """
 
-import logging
 import os
 import re
 from collections.abc import Collection, Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from abreast.errors import ConfigError, RunFolderError
+from abreast.errors import ConfigError, RunFolderError, log
 from abreast.files import locked, logged_to, write_whole
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.drivers.config import PlayConfig
@@ -21,8 +20,6 @@ from abreast.rollouts.drivers.lines import Line, encode, line_of, repair, save_p
 from abreast.rollouts.drivers.policies.base import Played
 from abreast.rollouts.drivers.results import Results
 from abreast.settings import read_yaml
-
-log = logging.getLogger("abreast")
 
 _PICTURE = re.compile(r"episode_(\d+)_\d+\.png")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from abreast.errors import ConfigError
+from abreast.plugins import import_extra
 
 Split = Literal["all", "train", "val", "test"]
 Record = TypeVar("Record")
@@ -70,14 +71,11 @@ def _from_json(data: bytes, place: str) -> Any:
 
 
 def _parquet_rows(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    try:
-        parquet, arrow = import_module("pyarrow.parquet"), import_module("pyarrow")
-    except ImportError:
-        raise ConfigError(f'reading {path} needs the package pyarrow: pip install "abreast[parquet]"') from None
+    parquet = import_extra("pyarrow.parquet", f"reading {path} needs", "parquet", ConfigError)
     try:
         with parquet.ParquetFile(path) as file:
             rows = (row for batch in file.iter_batches(columns=list(fields)) for row in batch.to_pylist())
             for number, record in enumerate(rows, start=1):
                 yield f"{path}, row {number}", record
-    except arrow.ArrowException as error:
+    except import_module("pyarrow").ArrowException as error:
         raise ConfigError(f"{path} is not a valid Parquet file: {str(error).splitlines()[0]}") from None

@@ -37,7 +37,6 @@ Digest = tuple[int, bytes]
 """A fingerprint of the state after so many turns."""
 Beat = Callable[[float], None]
 """Called when a part of longer work begins, with the seconds it may take beyond those of a turn."""
-_NOTHING = nullcontext()
 ATOMS = frozenset({bool, int, float, str, bytes, type(None)})
 BUILD_S = 600.0
 """How much longer than a turn it may take to make an environment: one may have to import a lot, or to index a catalogue."""
@@ -207,9 +206,10 @@ class Episode:
             refused = [self._names[number] for number in refused]
         self.last_s = seconds = time.perf_counter() - started
         waited = clock.waited if clock is not None else 0.0
-        return TurnResult(
-            self._state, total, info, names, executed, dropped, refused or (), done, None, seconds, waited, "", steps
+        result = (
+            self._state, total, info, names, executed, dropped, refused or (), done, None, seconds, waited, "", steps, ""
         )  # fmt: skip
+        return tuple.__new__(TurnResult, result)  # a third faster than TurnResult(…)
 
     def take_digest(self) -> Digest:
         """Compute the digest of its state."""
@@ -256,12 +256,10 @@ class Episode:
 
     def _around(self, kind: str) -> AbstractContextManager[None]:
         """Return a context for a call of the environment: with generators of its own if it draws from the shared ones."""
-        if self._draws.left[kind] <= 0:
-            return _NOTHING
         if self._draws.names:
             return own_globals(self._seed, self._generators)
         is_replayable = getattr(self._make, "replayable", True) and says(self._env, "replayable", True)
-        return self._draws.compare(kind) if is_replayable else _NOTHING
+        return self._draws.compare(kind) if self._draws.left[kind] > 0 and is_replayable else nullcontext()
 
     def _take_alone(self, actions: Sequence[str], budget: int) -> TurnResult:
         """Take a turn with generators of its own, or compare the shared ones: if it draws from them, it is taken again."""
@@ -286,18 +284,24 @@ class Episode:
             self.beat(0.0)
         if is_replay and not says(self._env, "replayable", True):
             raise RolloutError(NOT_REPLAYABLE)
+        if self._draws.left["begin"] <= 0:
+            return self._reset()
         self._generators.clear()
         with self._around("begin"):
-            observation, info = self._env.reset(seed=self._seed)
-            for turns in range(len(self.executed) + 1):
-                self.beat(0.0)  # a long replay is not silence
-                for action in self.executed[turns - 1] if turns else ():
-                    observation, *_, info = self._env.step(action)
-                if self.known_digest is not None and self.known_digest[0] == turns:
-                    self._state = _seen(self._env, observation)
-                    if (turns, self._fingerprint()) != self.known_digest:
-                        raise RolloutError(DIFFERS)
-            self._state = _seen(self._env, observation)
+            return self._reset()
+
+    def _reset(self) -> dict[str, Any]:
+        """Reset the environment, and take the turns again that its episode has had."""
+        observation, info = self._env.reset(seed=self._seed)
+        for turns in range(len(self.executed) + 1):
+            self.beat(0.0)  # a long replay is not silence
+            for action in self.executed[turns - 1] if turns else ():
+                observation, *_, info = self._env.step(action)
+            if self.known_digest is not None and self.known_digest[0] == turns:
+                self._state = _seen(self._env, observation)
+                if (turns, self._fingerprint()) != self.known_digest:
+                    raise RolloutError(DIFFERS)
+        self._state = _seen(self._env, observation)
         return _own(dict(info))
 
     def _fingerprint(self) -> bytes:

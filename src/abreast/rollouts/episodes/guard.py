@@ -60,7 +60,7 @@ class Guard:
             self._lock.release()
             raise
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         try:
             if kind is None or issubclass(kind, Refused):
                 self._depth -= 1

@@ -63,13 +63,6 @@ def check_whole(name: str, given: Any, least: int | None = None, most: int | Non
     return int(given)
 
 
-def check_seeds(seeds: Any, env_ids: Sequence[int]) -> list[int]:
-    """One seed for each environment."""
-    if not isinstance(seeds, Collection) or isinstance(seeds, str) or len(seeds) != len(env_ids):
-        raise RolloutError(f"seeds are {short(seeds)}: expected {len(env_ids)}, one for each environment.")
-    return [check_whole("the seed", seed, 0) for seed in seeds]
-
-
 def _why_not(slot: Slot) -> str:
     """Why an environment cannot be given an input."""
     if slot.phase is not OVER:
@@ -104,7 +97,9 @@ class Seeds:
             raise RolloutError("seed and seeds were given: give one of them.")
         groups = [slot.env_id if slot.group_id is None else slot.group_id for slot in slots]
         if seeds is not None:
-            chosen = check_seeds(seeds, [slot.env_id for slot in slots])
+            if not isinstance(seeds, Collection) or isinstance(seeds, str) or len(seeds) != len(slots):
+                raise RolloutError(f"seeds are {short(seeds)}: expected {len(slots)}, one for each environment.")
+            chosen = [check_whole("the seed", seed, 0) for seed in seeds]
         elif seed is not None:
             chosen = [check_whole("the seed", seed, 0) + group for group in groups]
         elif self._mode == "val":

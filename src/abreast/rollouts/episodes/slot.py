@@ -182,15 +182,9 @@ class Slot:
         self.serial, self.worker, self.built_in = old.serial, old.worker, old.built_in
         self.here, self.made_by, old.here = old.here, old.made_by, None
 
-    def write(self, result: TurnResult, penalty: float) -> None:
-        """Write the result of a turn, or of a start (without inputs): history, budget, penalty, end of the episode."""
-        if self.inputs is None:
-            self._write_start(result)
-        else:
-            self._write_turn(result, self.inputs, penalty)
-
-    def _write_turn(self, result: TurnResult, inputs: Inputs, penalty: float) -> None:
-        state, reward, info, names, executed, dropped, refused, done, failure, seconds, *_ = result
+    def write_turn(self, result: TurnResult, inputs: Inputs, penalty: float) -> None:
+        """Write the result of a turn: history, budget, penalty, end of the episode."""
+        state, reward, info, names, executed, dropped, refused, done, failure, seconds = result[:10]
         history, given, used, tally = self.cache["history"], len(inputs["actions"]), len(executed), self.tally
         tally.reward += reward
         tally.seconds.append(seconds)
@@ -229,7 +223,8 @@ class Slot:
             shown = {key: entry[key] for key in ("state", "images") if key in entry}
             history.append({**shown, "actions_left": self.actions_left})
 
-    def _write_start(self, result: TurnResult) -> None:
+    def write_start(self, result: TurnResult) -> None:
+        """Write the start of an episode, or why it could not begin."""
         self.cache["info"] = result.info
         self._show(result.state)
         if result.failure is not None:

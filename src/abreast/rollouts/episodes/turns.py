@@ -1,6 +1,6 @@
 """The turns that are pending, from the input to the written result, whatever happens to the workers meanwhile.
 
-run ──▶ pending ──QUEUED──▶ taken in the main process, by the thread that waits ──▶ Slot.write ──TAKEN──▶ handed out
+run ──▶ pending ──QUEUED──▶ taken in the main process, by the thread that waits ──▶ written ──TAKEN──▶ handed out
                 └──SENT──▶ team.submit … team.events ──────────────────────────────▲
 
 An environment is (type, configuration, seed, executed actions), and lives in one process. If that process is gone, the
@@ -281,7 +281,10 @@ class Turns:
             self._logged.add(stack)
         if result.draws:
             self.places.note_draws(slot.tag.name, result.draws)
-        slot.write(result, self._penalty)
+        if slot.inputs is None:
+            slot.write_start(result)
+        else:
+            slot.write_turn(result, slot.inputs, self._penalty)
         if slot.terminated:
             slot.cache["metrics"] = metrics_of(slot)
         timing = self.places.timings[slot.tag.name]

@@ -5,7 +5,6 @@ take. If the main process is still at the same turn, the thread sends it a signa
 sleeps and waits; native code that does not return goes on, and the log says where it is.
 """
 
-import logging
 import signal
 import sys
 import threading
@@ -14,9 +13,8 @@ import traceback
 import weakref
 from types import FrameType
 
+from abreast.errors import log
 from abreast.rollouts.episodes.slot import Slot
-
-log = logging.getLogger("abreast")
 
 SIGNAL = getattr(signal, "SIGURG", None)
 """Ignored by default, and hardly used by programs. None where a system has no such signal: no turn can be interrupted."""

@@ -8,7 +8,6 @@ An episode stays where it began. One exception: under `auto`, an environment in 
 is lent to a thread of its own. It is the same object, so nothing is rebuilt; one that says `thread_bound = True` stays.
 """
 
-import logging
 import pickle
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +16,7 @@ from typing import Literal
 from abreast.cluster.backend import RayBackend
 from abreast.cluster.connection import connect
 from abreast.codec import encode_message
-from abreast.errors import StateError, WorkerError
+from abreast.errors import StateError, WorkerError, log
 from abreast.processes.backend import Backend, Child, ChildSpec
 from abreast.processes.cores import cores
 from abreast.processes.process import ProcessBackend, comes_from_main
@@ -29,10 +28,8 @@ from abreast.rollouts.episodes.guard import Guard
 from abreast.rollouts.episodes.slot import HERE, Slot
 from abreast.rollouts.registry import Tag, find_kind
 from abreast.rollouts.workers.timing import PlacementRules, Timing, best_count, deal_out, is_cheap
-from abreast.rollouts.workers.worker import NAMES, RolloutWork, rollout_process
+from abreast.rollouts.workers.worker import RolloutWork, rollout_process
 from abreast.streams import Draws
-
-log = logging.getLogger("abreast")
 
 Use = bool | Literal["auto", "threads"]
 MOST_PROCESSES = 8
@@ -157,7 +154,7 @@ class Places:
         if slot.worker == HERE and slot.history:
             try:
                 infos = [slot.cache.get("info"), *(entry.get("info") for entry in slot.history)]
-                encode_message(infos, NAMES)
+                encode_message(infos)
             except StateError as error:
                 self._bar(slot.tag.name, f"what it returns cannot be sent: {error}")
                 return False
@@ -291,8 +288,7 @@ class _Backends:
         self._processes, self._threads, self._first_thread = processes, ThreadBackend(), first_thread
 
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> Child:
-        backend = self._threads if number >= self._first_thread else self._processes
-        return backend.start(number, spec, wake)
+        return (self._threads if number >= self._first_thread else self._processes).start(number, spec, wake)
 
 
 def _recipe(tag: Tag) -> bytes:

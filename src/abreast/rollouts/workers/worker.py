@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
-from abreast.codec import Names, decode_message, encode_message
+from abreast.codec import decode_message, encode_message
 from abreast.errors import StateError
 from abreast.processes.backend import ChildContext
 from abreast.processes.spans import span
@@ -21,8 +21,6 @@ from abreast.streams import Draws
 # classes.
 # What a process answers is read by the codec (codec.py), so nothing of an environment is run in the main process.
 
-NAMES = Names(())
-"""What an answer may hold beside numbers, texts, lists and dicts: arrays, and what else the codec lists."""
 AT_ANSWERS = -2
 """Stands for the environment at work while a worker sends the answers of a batch."""
 
@@ -42,7 +40,7 @@ newest digest there is."""
 
 def read_answers(value: bytes | list[Answer]) -> list[Answer]:
     """The answers that a process has encoded; those of a thread are as they are."""
-    answers: list[Answer] = decode_message(value, NAMES) if isinstance(value, bytes) else value
+    answers: list[Answer] = decode_message(value) if isinstance(value, bytes) else value
     return answers
 
 
@@ -64,7 +62,7 @@ def rollout_process(context: ChildContext, memory_mb: int | None) -> "RolloutWor
 
             # Allocations beyond the limit fail with MemoryError, which costs this worker, not the machine.
             resource.setrlimit(resource.RLIMIT_DATA, (memory_mb * 2**20, memory_mb * 2**20))
-    return RolloutWork(context, lambda answers: encode_message(answers, NAMES))
+    return RolloutWork(context, encode_message)
 
 
 class RolloutWork:

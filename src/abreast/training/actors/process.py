@@ -5,14 +5,13 @@ after the pass before. One that dies is replaced, its half pass is forgotten, an
 """
 
 import io
-import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-from abreast.errors import ConfigError, WorldError
+from abreast.errors import ConfigError, WorldError, log
 from abreast.models import ALGORITHMS, BaseModel
 from abreast.processes.backend import ChildContext, ChildSpec, Work
 from abreast.processes.memory import SharedBlock
@@ -31,8 +30,6 @@ from abreast.training.learners.hosted import HostedLearners, make_backend, start
 from abreast.training.published import Published, adopt_published
 from abreast.training.runnable import Factory, Runnable
 from abreast.worlds.playable import Playable, Played
-
-log = logging.getLogger("abreast")
 
 DRAWS = (
     "the game draws from generators that a process shares (random, numpy.random or torch; let it draw from world.rng)"

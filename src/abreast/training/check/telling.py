@@ -2,7 +2,6 @@
 
 import io
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from abreast.checking import SEED, Fault
 from abreast.codec import digest
-from abreast.errors import AbreastError, sentence, words
+from abreast.errors import AbreastError, log, sentence, words
 from abreast.models import BaseModel
 from abreast.models.own import CHOSEN, LEARNED
 from abreast.state import join
@@ -43,7 +42,6 @@ def describe_error(error: BaseException) -> str:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep what a run logs or prints from the terminal: a verdict says it."""
-    log = logging.getLogger("abreast")
     before, log.disabled = log.disabled, True
     try:
         with redirect_stdout(io.StringIO()):

@@ -10,7 +10,6 @@ plain files are opened, no link is followed, nothing is waited for.
 
 import errno
 import hashlib
-import logging
 import os
 import re
 import shutil
@@ -21,13 +20,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from abreast.errors import CheckpointError, StateFileError
+from abreast.errors import CheckpointError, StateFileError, log
 from abreast.files import CAREFUL
 from abreast.state import State
 from abreast.state_file import loads, pieces, read_header
 from abreast.training.checkpoints.manifest import LARGEST, PART, SUFFIX, Facts, FileFacts, Kind, compose, parse
-
-log = logging.getLogger("abreast")
 
 FOLDER, MANIFEST = "checkpoints", "manifest.json"
 CHUNK = 1 << 22

@@ -7,7 +7,6 @@ A checkpoint is taken between two passes, when the rounds are finished that the 
 one round is under way then: the checkpoint has what its learners knew before it, and its order. Nobody is waited for.
 """
 
-import logging
 import shlex
 import time
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from abreast.control import LOOK_S, Requests
-from abreast.errors import CheckpointError, StoppedError
+from abreast.errors import CheckpointError, StoppedError, log
 from abreast.headline import SUM
 from abreast.models import BaseModel
 from abreast.processes.spans import here, span
@@ -29,8 +28,6 @@ from abreast.training.loop import Loop
 from abreast.training.run.record import RunRecord
 from abreast.training.run.stopping import Stopping
 from abreast.training.runnable import Runnable
-
-log = logging.getLogger("abreast")
 
 
 class Checkpoints:

@@ -1,6 +1,5 @@
 """Finding the checkpoint that a run goes on from, and refusing what would change its past."""
 
-import logging
 import os
 import shlex
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ import numpy as np
 
 from abreast import __version__
 from abreast.cluster.config import TrainingCluster
-from abreast.errors import AbreastError, CheckpointError, short
+from abreast.errors import AbreastError, CheckpointError, log, short
 from abreast.replay.rows import as_numbers
 from abreast.settings import dotted, parse_yaml
 from abreast.state import State
@@ -22,8 +21,6 @@ from abreast.training.config import ScheduleName
 from abreast.training.run.metrics import end_of_line
 from abreast.training.run.record import config_as_yaml
 from abreast.training.runnable import Runnable
-
-log = logging.getLogger("abreast")
 
 MAY_CHANGE = frozenset(
     {"game", "multiprocessing.enabled", "multiprocessing.schedule", "multiprocessing.mode", "multiprocessing.workers"}

@@ -1,6 +1,5 @@
 """What a loop asks of its learners, and a round of training."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from abreast.display import HasTeam
-from abreast.errors import WorkerError
+from abreast.errors import WorkerError, log
 from abreast.models import BaseModel
 from abreast.models.figures import mean_figures, numbers_of
 from abreast.models.network_model import NetworkModel
@@ -19,7 +18,6 @@ from abreast.state import State
 from abreast.streams import seeded_globals
 from abreast.training.run.health import symptoms
 
-log = logging.getLogger("abreast")
 LEARNING = 3
 """The part of a seed's spawn key that stands for learning."""
 

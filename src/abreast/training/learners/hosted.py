@@ -2,7 +2,6 @@
 
 import heapq
 import inspect
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import Any, Literal
 
 from abreast.cluster.backend import RayBackend
 from abreast.cluster.connection import connect
-from abreast.errors import AbreastError, ConfigError, ModelError, WorkerError
+from abreast.errors import AbreastError, ConfigError, ModelError, WorkerError, log
 from abreast.models import BaseModel
 from abreast.models.model_state import Recipe
 from abreast.models.stacked import stacks_of
@@ -27,8 +26,6 @@ from abreast.training.config import Config, MPConfig
 from abreast.training.learners.base import RoundResult, tell_who_learns_alone
 from abreast.training.learners.process import Job, learner_process
 from abreast.training.published import create_shared_models, publish_model, restore_published
-
-log = logging.getLogger("abreast")
 
 MOST_TOLD = 6
 """Agents in the name of a learner."""

@@ -2,7 +2,6 @@
 
 import io
 import json
-import logging
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from abreast.errors import log
 from abreast.files import write_whole
 from abreast.worlds.painting import agent_colour
-
-log = logging.getLogger("abreast")
 
 MOST_POINTS = 2_000
 """Lines of metrics that are read: of a long run every second, third, and so on."""

@@ -20,7 +20,6 @@ goes on without them.
 
 import io
 import json
-import logging
 import math
 import shutil
 import subprocess
@@ -35,12 +34,11 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageOps
 
+from abreast.errors import log
 from abreast.files import write_whole
 from abreast.headline import SUM, groups_of
 from abreast.worlds.painting import ICON, OUTLINE, WIDTH, badge, font
 from abreast.worlds.playable import Playable, Played
-
-log = logging.getLogger("abreast")
 
 MILLISECONDS_A_TURN = 120
 MOST_FRAMES, MOST_PICTURES = 300, 150

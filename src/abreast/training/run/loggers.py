@@ -6,18 +6,15 @@ an object. metrics.jsonl stays the truth; `abreast export` tells a logger of the
 
 import copy
 import inspect
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from abreast.errors import ConfigError, nearest, words
+from abreast.errors import ConfigError, log, nearest, words
 from abreast.plugins import import_target, is_target
 from abreast.training.run.metrics import EpochRecord
-
-log = logging.getLogger("abreast")
 
 LOGGERS = {
     "csv": "CsvLogger",

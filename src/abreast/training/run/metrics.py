@@ -4,7 +4,7 @@ import json
 import math
 import numbers
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -54,6 +54,21 @@ def figures_of(metrics: Mapping[str, Any], game: str) -> dict[str, float | None]
 def finite(value: float | None) -> float | None:
     """The value, or None if it is not finite (training has diverged, say): JSON has no word for such numbers."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def diverged(epochs: Sequence[EpochRecord]) -> str:
+    """Return a sentence that says since when losses were not finite; nothing if all were."""
+    first = {
+        agent: record["epoch"]
+        for record in reversed(epochs)
+        for agent, figures in enumerate(record["learning"])
+        if figures.get("loss", 0.0) is None
+    }
+    since = ", ".join(f"agent {agent} since epoch {epoch}" for agent, epoch in sorted(first.items()))
+    return since and (
+        f"the loss is not a finite number ({since}): what was learned since is of no use. Lower model.learning_rate, or"
+        " repeat the run with --debug, which ends it at the first such number."
+    )
 
 
 class MetricsFile:

@@ -4,7 +4,6 @@
 """
 
 import json
-import logging as standard_logging
 import shlex
 import time
 from collections import deque
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from abreast.display import HasTeam
-from abreast.errors import ConfigError, StoppedError, users_part
+from abreast.errors import ConfigError, StoppedError, log, users_part
 from abreast.files import locked, logged_to, make_run_folder, open_run_folder, write_whole
 from abreast.headline import groups_of, results_of
 from abreast.models import BaseModel, algorithm, name_of
@@ -37,9 +36,6 @@ from abreast.training.run.loggers import AnyLoggers, Loggers
 from abreast.training.run.metrics import EpochRecord, MetricsFile, finite, last_rewards
 from abreast.training.runnable import Runnable
 from abreast.worlds.playable import Played
-
-log = standard_logging.getLogger("abreast")
-
 
 RECENT = 100
 """Epochs over which the reward of a checkpoint is averaged."""

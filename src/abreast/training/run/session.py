@@ -1,11 +1,10 @@
 """A session of a run: from its beginning, or from a checkpoint, until it ends or is stopped."""
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from abreast.errors import ConfigError
+from abreast.errors import ConfigError, log
 from abreast.training.actors.base import Actors
 from abreast.training.checkpoints.keeper import Checkpoints
 from abreast.training.checkpoints.resume import Resumed, find_resumable, restore_agents, split_run
@@ -16,8 +15,6 @@ from abreast.training.moved import load_agents
 from abreast.training.opponents import Opponents, opponents_of
 from abreast.training.run.record import RunOptions, RunRecord
 from abreast.training.runnable import Runnable
-
-log = logging.getLogger("abreast")
 
 
 class Session(NamedTuple):

@@ -49,8 +49,7 @@ class FunctionPolicy(Policy):
         if not callable(thing):
             raise RolloutError(f"the policy {target} is {short(thing)}: expected a function, as in FILE.py:FUNCTION.")
         self._function, self._wanted = thing, _wanted(target, thing)
-        has_async_call = inspect.iscoroutinefunction(type(thing).__call__)
-        self._is_async = has_async_call or inspect.iscoroutinefunction(thing)
+        self._is_async = any(map(inspect.iscoroutinefunction, (thing, type(thing).__call__)))
         self._calls: queue.SimpleQueue[tuple[dict[str, Any], Future[Any]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._waiting: list[Asked] = []
@@ -81,9 +80,7 @@ class FunctionPolicy(Policy):
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
         try:
-            if self._is_async:
-                return await self._function(**arguments)
-            return await self._call_in_thread(arguments)
+            return await (self._function(**arguments) if self._is_async else self._call_in_thread(arguments))
         except Exception as error:
             raise Unanswered(f"the policy {self._name} raised {words(error, HERE)}.") from error
 

@@ -31,5 +31,3 @@ KIND = EnvKind(
     solver=_solve,
     presets={"ragen": {"split": "train"}},
 )
-
-__all__ = ["KIND", "BanditConfig", "BanditEnv"]

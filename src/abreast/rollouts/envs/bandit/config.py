@@ -75,8 +75,7 @@ class BanditConfig(EnvConfig):
                 f"lo_arm_name is {self.lo_arm_name!r} and hi_arm_name is {self.hi_arm_name!r}: an action could mean either "
                 "arm. Give them names that differ in more than upper and lower case."
             )
-        names = [name for pair in self.pairs for name in pair]
-        named = dict(enumerate(names, start=self.action_space_start))
+        named = dict(enumerate((name for pair in self.pairs for name in pair), start=self.action_space_start))
         if self.action_lookup not in (None, {}, named):
             raise ValueError(
                 f"action_lookup is {self.action_lookup}, but the names of the arms make it {named}: "

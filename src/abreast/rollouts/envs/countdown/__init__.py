@@ -24,5 +24,3 @@ KIND = EnvKind(
         "ragen": {"numbering": "by_seed", "plus_minus_only": True, "max_instances": 20_000, "unreadable_ends": True}
     },
 )
-
-__all__ = ["KIND", "CountdownConfig", "CountdownEnv"]

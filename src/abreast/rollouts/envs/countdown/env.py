@@ -51,10 +51,9 @@ class CountdownEnv(TextEnv[str]):
             return 0.0, False, False, info_of(valid=False, verdict="")
         verdict = judge(action, self._task)
         is_read = verdict != "unreadable"
-        ends = is_read or self.config.unreadable_ends
         self._text = f"{self._question}\n{_REMARKS[verdict]}"
-        info = info_of(success=verdict == "correct", valid=is_read, effective=is_read, verdict=verdict)
-        return self._rewards.get(verdict, 0.0), ends, False, info
+        told = info_of(success=verdict == "correct", valid=is_read, effective=is_read, verdict=verdict)
+        return self._rewards.get(verdict, 0.0), is_read or self.config.unreadable_ends, False, told
 
 
 def judge(answer: str, task: Task) -> Verdict:

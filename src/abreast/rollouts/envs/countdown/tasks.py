@@ -77,12 +77,10 @@ def _whole_results(first: int, second: int, limit: int, plus_minus_only: bool) -
     Different numbers have a difference within the bounds, equal ones the quotient 1 (or, without division, one that is not).
     """
     small, large = sorted((first, second))
-    if plus_minus_only:
-        return [result for result in (small + large, large - small) if 0 < result <= limit] or [0]
-    results = [small + large, small * large, large - small]
-    if large % small == 0:
-        results.append(large // small)
-    return [result for result in results if 0 < result <= limit]
+    results = [small + large, large - small]
+    if not plus_minus_only:
+        results = [small + large, small * large, large - small, *([] if large % small else [large // small])]
+    return [result for result in results if 0 < result <= limit] or [0]
 
 
 def _task(record: dict[str, Any], place: str) -> Task:

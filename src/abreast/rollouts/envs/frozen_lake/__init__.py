@@ -9,14 +9,11 @@ from abreast.rollouts.registry import EnvKind
 
 def _legend(config: FrozenLakeConfig) -> str:
     """What the state shows, and how moves end."""
-    border = " A move against the border leaves you where you are."
-    if not config.is_slippery:
-        return legend(config, border)
     slippery = (
         f" The ice is slippery: a move goes where you meant with a chance of {config.success_rate:.0%}, otherwise to "
         "the left or to the right of that."
     )
-    return legend(config, slippery + border)
+    return legend(config, f"{slippery * config.is_slippery} A move against the border leaves you where you are.")
 
 
 KIND = EnvKind(
@@ -28,5 +25,3 @@ KIND = EnvKind(
     legend=_legend,
     solver=solve,
 )
-
-__all__ = ["KIND", "FrozenLakeConfig", "FrozenLakeEnv"]

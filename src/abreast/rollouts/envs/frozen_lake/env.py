@@ -1,6 +1,7 @@
 """The frozen lake as an environment."""
 
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any
 
 from gymnasium.utils.seeding import np_random
@@ -25,7 +26,12 @@ class FrozenLakeEnv(GridEnv):
     def __init__(self, config: FrozenLakeConfig | Mapping[str, Any] | None = None) -> None:
         self.config = FrozenLakeConfig.parse({} if config is None else config)
         super().__init__(self.config)
-        self._slips = {action: slips(self.config, action) for action in ACTIONS}
+        ways = {action: slips(self.config, action) for action in ACTIONS}
+        self._slips = {
+            action: [*zip(accumulate(chance for chance, _ in way), (each for _, each in way), strict=True)]
+            for action, way in ways.items()
+        }
+        """By action: the directions that a move may take, each with the sum of the chances up to it."""
 
     def _begin(self, seed: int | None) -> dict[str, Any]:
         # A stream of its own for the lake, and one number of the other for the start, as Gymnasium's FrozenLake draws it:
@@ -41,7 +47,12 @@ class FrozenLakeEnv(GridEnv):
         if not self.config.knows(action):
             return 0.0, False, False, info_of(valid=False)
 
-        target = self._lake.neighbour(self._cell, self._slip(action))
+        luck = self.np_random.random()
+        for up_to, way in self._slips[action]:  # to the last, if the chances add up to a hair less than 1
+            direction = way
+            if luck < up_to:
+                break
+        target = self._lake.neighbour(self._cell, direction)
         moved = target != self._cell
         if moved:
             self._stand_on(target)
@@ -56,12 +67,3 @@ class FrozenLakeEnv(GridEnv):
     def _stand_on(self, cell: int) -> None:
         self._cell = cell
         self._see(self.config, self._lake.with_player(cell))
-
-    def _slip(self, action: int) -> int:
-        """The direction a move really takes."""
-        luck, up_to = self.np_random.random(), 0.0
-        for probability, direction in self._slips[action]:
-            up_to += probability
-            if luck < up_to:
-                return direction
-        return direction  # the chances add up to a hair less than 1

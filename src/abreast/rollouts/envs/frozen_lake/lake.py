@@ -16,6 +16,10 @@ from abreast.rollouts.envs.frozen_lake.config import FROZEN, GOAL, HOLE, STANDIN
 ACTIONS = (1, 2, 3, 4)  # left, down, right, up: in a circle: the sides of each are the one before and the one after
 
 
+SPARSE = 0.5
+"""Share of ice below which a look at the cells beside the start is worth it."""
+
+
 @dataclass(frozen=True)
 class Lake:
     """Ice, holes and the goal; the player is not part of it."""
@@ -58,35 +62,27 @@ def slips(config: FrozenLakeConfig, action: int) -> list[tuple[float, int]]:
 
 
 def new_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int]:
-    """A random lake and the cell where the player starts; the goal can be reached over the ice.
+    """Return a random lake and the cell where the player starts; the goal can be reached over the ice.
 
-    There is always one: sooner or later, start and goal are neighbours.
-    """
-    while True:
-        lake, start = _random_lake(config, rng)
-        if lake.shortest_path(start) is not None:
-            return lake, start
-
-
-def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int]:
-    """Return a lake, with or without a way, but not one whose start has neither ice nor the goal beside it.
-
-    The numbers are those that RAGEN draws, in the same order: a seed stands for the same lake there and here.
+    There is always one: sooner or later, start and goal are neighbours. The numbers are those that RAGEN draws, in the same
+    order: a seed stands for the same lake there and here.
     """
     size = config.size
     while True:
-        is_ice = rng.random(size * size) < config.p
+        is_ice = (rng.random(size * size) < config.p).tobytes()
         row, column = rng.integers(size, size=2).tolist()
         goal_row, goal_column = rng.integers(size, size=2).tolist()
         start, goal = row * size + column, goal_row * size + goal_column
         above, below = row > 0 and start - size, row < size - 1 and start + size
         left, right = column > 0 and start - 1, column < size - 1 and start + 1
-        # most lakes with hardly any ice end here: to write them down takes far longer than to draw them
-        if start != goal and any(
-            cell is not False and (is_ice[cell] or cell == goal) for cell in (right, below, left, above)
+        # To write a lake down takes far longer than to draw it, and most with hardly any ice have no way.
+        if start == goal or (
+            config.p < SPARSE
+            and not any(cell is not False and (is_ice[cell] or cell == goal) for cell in (right, below, left, above))
         ):
-            break
-    cells = [FROZEN if frozen else HOLE for frozen in is_ice.tolist()]
-    cells[start], cells[goal] = FROZEN, GOAL
-    rows = ["".join(cells[i : i + size]) for i in range(0, size * size, size)]
-    return Lake(size, "\n".join(rows)), start + row  # one line break for every row above
+            continue
+        cells = [FROZEN if frozen else HOLE for frozen in is_ice]
+        cells[start], cells[goal] = FROZEN, GOAL
+        lake = Lake(size, "\n".join("".join(cells[i : i + size]) for i in range(0, size * size, size)))
+        if lake.shortest_path(start + row) is not None:
+            return lake, start + row  # one line break for every row above

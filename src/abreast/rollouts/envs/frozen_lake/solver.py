@@ -16,8 +16,8 @@ FARTHEST = 500
 
 def solve(config: FrozenLakeConfig, history: Sequence[Mapping[str, Any]]) -> list[str]:
     """The names of the next moves: the whole way where the ice is not slippery, else the one best move."""
-    state, actions_left = history[-1]["state"], history[-1]["actions_left"]
-    plain = "\n".join(read(config, state))
+    actions_left = history[-1]["actions_left"]
+    plain = "\n".join(read(config, history[-1]["state"]))
     if PLAYER not in plain or actions_left < 1:  # one in a hole or on the goal does not move
         return []
     lake, player = Lake(config.size, plain.replace(PLAYER, FROZEN)), plain.index(PLAYER)

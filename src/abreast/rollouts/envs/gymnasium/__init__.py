@@ -26,5 +26,3 @@ KIND = EnvKind(
     instruction="You play an environment, one action after the other. Make the sum of your rewards as high as you can.",
     legend=_legend,
 )
-
-__all__ = ["KIND", "GymnasiumConfig", "make"]

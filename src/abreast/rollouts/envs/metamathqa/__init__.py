@@ -20,5 +20,3 @@ KIND = EnvKind(
     by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
     presets={"ragen": {"numbering": "python", "match": "text", "max_attempts": None}},
 )
-
-__all__ = ["KIND", "MetaMathQAConfig", "MetaMathQAEnv"]

@@ -57,8 +57,7 @@ def label_in(response: str) -> str | None:
 def read_answer(text: str) -> Answer:
     """Read an answer of at most `LONGEST` characters; if it says "The answer is:", what follows counts."""
     text = _without_looks(_MARK.split(text)[-1])
-    is_percentage = text.endswith("%")
-    return Answer("".join(text.split()), _number(text.removesuffix("%")), is_percentage)
+    return Answer("".join(text.split()), _number(text.removesuffix("%")), is_percentage=text.endswith("%"))
 
 
 def _without_looks(text: str) -> str:

@@ -59,8 +59,7 @@ class MetaMathQAEnv(TextEnv[str]):
             f"{self._question}\n\nYour last answer was {'correct' if correct else 'wrong'}. "
             f"Attempts made: {self._attempts}{of_all}."
         )
-        info = info_of(success=correct, effective=True, attempts=self._attempts)
-        return reward, correct, truncated, info
+        return reward, correct, truncated, info_of(success=correct, effective=True, attempts=self._attempts)
 
     def _read(self, text: str) -> Answer:
         if self.config.match == "text":

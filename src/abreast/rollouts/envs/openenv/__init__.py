@@ -12,5 +12,3 @@ KIND = EnvKind(
     instruction="You play an environment, one action after the other. Make the sum of your rewards as high as you can.",
     address_setting="base_url",
 )
-
-__all__ = ["KIND", "RemoteConfig", "RemoteEnv"]

@@ -11,9 +11,11 @@ import threading
 import time
 import uuid
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from abreast.errors import RolloutError
+from abreast.plugins import import_extra
 
 LARGEST = 2**27
 """Bytes of a message."""
@@ -56,11 +58,8 @@ class Connection:
     """One session of a server, under a name that the server may know again."""
 
     def __init__(self, base_url: str, timeout: float, reconnect: float) -> None:
-        try:
-            import aiohttp
-        except ImportError:
-            raise RolloutError('an OpenEnv server needs the package aiohttp: pip install "abreast[openenv]".') from None
-        self._aiohttp, self._url, self._timeout, self._reconnect = aiohttp, base_url, timeout, reconnect
+        self._aiohttp = import_extra("aiohttp", "an OpenEnv server needs", "openenv", RolloutError)
+        self._url, self._timeout, self._reconnect = base_url, timeout, reconnect
         self._http: Any = None
         self._socket: Any = None
         self._next: Any = None
@@ -130,7 +129,7 @@ class Connection:
         return await self._read(received.data, message["type"])
 
     async def _read(self, text: str, kind: str) -> dict[str, Any]:
-        try:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
             answer = json.loads(text)
             told, data = answer["type"], answer["data"]
             if told == "error":
@@ -140,8 +139,6 @@ class Connection:
                 raise RolloutError(f"the server at {self._url} refuses {kind}: {said} ({code}).")
             if told == "observation" and kind in ("reset", "step") and isinstance(data["observation"], dict):
                 return dict(data)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            pass
         await self._drop()
         raise RolloutError(
             f"{self._url} answers {kind} otherwise than OpenEnv 0.10 does: it is no OpenEnv server, or of another version."
@@ -192,10 +189,8 @@ class Connection:
         http, self._http = self._http, None
         if socket is not None:
             self._next.cancel()
-            try:
+            with suppress(self._aiohttp.ClientError, OSError):  # then it is closed
                 await socket.send_str(json.dumps({"type": "close"}))
                 await asyncio.wait_for(socket.close(), CONNECT_S)
-            except (self._aiohttp.ClientError, OSError):
-                pass  # it is closed
         if http is not None:
             await http.close()

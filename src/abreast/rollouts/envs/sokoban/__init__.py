@@ -20,5 +20,3 @@ KIND = EnvKind(
     presets={"ragen": {"room_search": "moves"}},
     budget_setting="solvable_within",
 )
-
-__all__ = ["KIND", "SokobanConfig", "SokobanEnv"]

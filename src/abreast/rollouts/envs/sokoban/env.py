@@ -59,13 +59,11 @@ class SokobanEnv(GridEnv):
         if self.config.ignore_gym_reward:
             reward = self.config.success_reward if solved else 0.0
         truncated = not solved and self._steps >= self.config.max_steps
-        info = info_of(success=solved, effective=moved, boxes_on_target=on_target)
-        return reward, solved, truncated, info
+        return reward, solved, truncated, info_of(success=solved, effective=moved, boxes_on_target=on_target)
 
     def _make_room(self, seed: int | None) -> Room:
         (rows, columns), boxes, depth = self.config.shape, self.config.num_boxes, self.config.search_depth
         if self.config.room_search == "moves":
             number = int(self.np_random.integers(2**32)) if seed is None else seed
             return make_room_by_moves(rows, columns, boxes, depth, number, self.config.lengths)
-        number = int(self.np_random.integers(2**63))
-        return make_room(rows, columns, boxes, depth, number, self.config.lengths)
+        return make_room(rows, columns, boxes, depth, int(self.np_random.integers(2**63)), self.config.lengths)

@@ -51,5 +51,3 @@ KIND = EnvKind(
     by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
     presets={"ragen": {"human_goals": False, "max_steps": None, "binary_reward": True}},
 )
-
-__all__ = ["KIND", "WebShopConfig", "WebShopEnv"]

@@ -159,5 +159,5 @@ def _add_product(database: sqlite3.Connection, record: Mapping[str, object]) -> 
 
 
 def _as_json(thing: Product | Goal) -> str:
-    values = {name: getattr(thing, name) for name in thing.__slots__}  # dataclasses.asdict copies all, and slowly
-    return json.dumps(values, ensure_ascii=False)
+    # dataclasses.asdict copies all, and slowly
+    return json.dumps({name: getattr(thing, name) for name in thing.__slots__}, ensure_ascii=False)

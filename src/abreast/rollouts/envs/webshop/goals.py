@@ -86,10 +86,7 @@ def goals_of_split(split: str, count: int) -> range:
     """
     if count < 3:
         return range(count)
-    if count > TEST_GOALS + VAL_GOALS:
-        test, val = TEST_GOALS, VAL_GOALS
-    else:
-        test, val = max(1, count // 6), max(1, count // 3)
+    test, val = (TEST_GOALS, VAL_GOALS) if count > TEST_GOALS + VAL_GOALS else (max(1, count // 6), max(1, count // 3))
     return {"test": range(test), "val": range(test, test + val), "train": range(test + val, count)}[split]
 
 

@@ -95,9 +95,8 @@ def _pieces(session: Session, catalogue: Catalogue) -> list[Piece]:
         case "results":
             return [*instruction, back, *_results(session, catalogue)]
     product, is_item = catalogue.product(session.asin), session.page == "item"
-    previous = Piece("button", PREVIOUS, leads_to={"page": "results" if is_item else "item"})
-    rest = _item(session, product) if is_item else _texts(*SUB_PAGES[session.page](product))
-    return [*instruction, back, previous, *rest]
+    above = [*instruction, back, Piece("button", PREVIOUS, leads_to={"page": "results" if is_item else "item"})]
+    return [*above, *(_item(session, product) if is_item else _texts(*SUB_PAGES[session.page](product)))]
 
 
 def _results(session: Session, catalogue: Catalogue) -> Iterator[Piece]:
@@ -166,8 +165,7 @@ def _rich(piece: Piece) -> str:
     if piece.kind in ("heading", "text"):
         return piece.text
     mark = "clicked button" if piece.chosen else "button"
-    indent = "  " if piece.kind == "option" else ""
-    return f"{indent}[{mark}] {piece.text} [{mark}_]"
+    return f"{'  ' * (piece.kind == 'option')}[{mark}] {piece.text} [{mark}_]"
 
 
 _TAGS: Mapping[str, Callable[[Piece, str], str]] = {

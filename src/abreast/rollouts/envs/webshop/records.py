@@ -75,7 +75,7 @@ def _reviews(entries: object) -> list[str]:
     for entry in entries if isinstance(entries, list) else []:
         if isinstance(entry, Mapping):
             score = clean(str(entry.get("score") or entry.get("stars") or ""))
-            parts = [f"{score} stars" if score else "", clean(entry.get("title"))]
-            parts.append(clean(entry.get("body") or entry.get("review")))
+            said = entry.get("title"), entry.get("body") or entry.get("review")
+            parts = [f"{score} stars" if score else "", *map(clean, said)]
             reviews.append(". ".join(part for part in parts if part)[:_MAX_BULLET])
     return [review for review in reviews if review][:_MAX_REVIEWS]

@@ -20,7 +20,8 @@ def solve(config: WebShopConfig | Mapping[str, Any], history: Sequence[Mapping[s
     """The actions of the next turn."""
     if WebShopConfig.parse(config).observation_mode == "url":
         raise ConfigError("observation_mode is url, which shows no page to read: choose another one for the solver.")
-    texts = visible_texts(history[-1]["state"])
+    # without marks and tags, whatever the mode of the page
+    texts = [unescape(text.strip()) for text in _MARKS.split(history[-1]["state"]) if text.strip()]
     instruction = texts[texts.index("Instruction:") + 1]
     if texts[-1] == "Search":
         return [f"search[{' '.join(content_words(_LIMIT.sub('', instruction)))}]"]
@@ -28,11 +29,6 @@ def solve(config: WebShopConfig | Mapping[str, Any], history: Sequence[Mapping[s
         choices = options_to_click(history[-2]["info"]["available_actions"], instruction)
         return [*choices[: history[-1]["actions_left"] - 1], f"click[{BUY_NOW.lower()}]"]
     return [f"click[{best_result(texts, instruction)}]"]
-
-
-def visible_texts(page: str) -> list[str]:
-    """The texts on a page of any mode, without marks and tags."""
-    return [unescape(text.strip()) for text in _MARKS.split(page) if text.strip()]
 
 
 def best_result(texts: Sequence[str], instruction: str) -> str:
