@@ -55,7 +55,7 @@ bench: setup  ## Run every benchmark (minutes); `abreast bench` is the small one
 	@$(BIN)/python benchmarks/cluster.py
 	@$(BIN)/python benchmarks/cluster.py --measure
 	@$(BIN)/python benchmarks/sokoban_rooms.py
-	@$(BIN)/python benchmarks/learning.py
+	@$(BIN)/python benchmarks/treasurehunt.py
 	@$(BIN)/python benchmarks/adapters.py
 	@$(BIN)/python benchmarks/environments.py
 	@$(BIN)/python benchmarks/external_environments.py

@@ -25,7 +25,7 @@ from statistics import fmean
 
 from abreast.games import find_game
 from abreast.training.evaluate import evaluate
-from learning import smooth
+from treasurehunt import smooth
 
 EPISODES = 100
 RANDOM_OPPONENT = "model.per_agent.1.algorithm=random"

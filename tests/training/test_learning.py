@@ -1,4 +1,4 @@
-"""The agents learn: a shorter version of benchmarks/learning.py, on smaller networks."""
+"""The agents learn: a shorter version of benchmarks/treasurehunt.py, on smaller networks."""
 
 from statistics import fmean
 

@@ -1,8 +1,8 @@
 """Do the agents learn? Reward against random agents in the same world.
 
-    python benchmarks/learning.py [--epochs 300] [--seeds 1] [--output DIR]    IQN, DQN and PPO in 5-agent treasure hunt
-    python benchmarks/learning.py --study [--seeds 5] [--only NAME ...]        what makes agents learn sooner
-    python benchmarks/learning.py --plot DIR/curves.json                       a picture of the first; needs matplotlib
+    python benchmarks/treasurehunt.py [--epochs 300] [--seeds 1] [--output DIR]    IQN, DQN and PPO in 5-agent treasure hunt
+    python benchmarks/treasurehunt.py --study [--seeds 5] [--only NAME ...]        what makes agents learn sooner
+    python benchmarks/treasurehunt.py --plot DIR/curves.json                       a picture of the first; needs matplotlib
 
 The first prints, per algorithm, the mean reward of the last tenth of the epochs beside that of random agents, and as a
 multiple of it (the bar: 3), and writes the reward of every epoch to `curves.json` in the run folder. Every game with its own
@@ -329,7 +329,7 @@ def main() -> None:
         report(curves)
     path = arguments.output / "curves.json"
     path.write_text(json.dumps([asdict(curves) for curves in measured]))
-    print(f"\ncurves: {path}; pictures: python benchmarks/learning.py --plot {path}")
+    print(f"\ncurves: {path}; pictures: python benchmarks/treasurehunt.py --plot {path}")
 
 
 if __name__ == "__main__":
