@@ -47,8 +47,24 @@ def drawn(seed):
         "continuous": continuous, "turns": turns, "random_lengths": draw.random() < 0.3,
     }  # fmt: skip
     passes = -(-(model["batch_size"] + 5) // (turns * lanes * actors)) + 3
+    run = {"epochs": passes * lanes * actors, "max_turns": 50}
+    if draw.random() < 0.7:  # updates counted in rows, a run in steps, schedules
+        passes += 3
+        run["epochs"] += 3 * lanes * actors
+        if algorithm == "ppo":
+            model |= {"n_steps": draw.randint(2, 60), "anneal": draw.choice([[], ["clip"], ["learning_rate", "clip"]])}
+            model["buffer_capacity"] = 2000 + lanes * actors * 120
+        else:
+            model |= {"train_freq": draw.randint(1, 9), "gradient_steps": draw.choice([-1, 1, 2, 3])}
+            model |= {"learning_starts": draw.randint(0, 20), "anneal": draw.choice([[], ["learning_rate"]])}
+        if draw.random() < 0.5:
+            model["exploration_fraction"] = draw.choice([0.1, 0.7])
+        if draw.random() < 0.5:
+            run = {"max_steps": draw.randint(1, passes * turns * lanes * actors) + 20, "max_turns": 50}
+    else:
+        run["train_interval"] = 1
     return {
-        "experiment": {"epochs": passes * lanes * actors, "max_turns": 50},
+        "experiment": run,
         "model": model,
         "world": world,
         "multiprocessing": {"num_envs": lanes * actors, **({"num_actors": actors} if actors > 1 else {})},
