@@ -23,7 +23,7 @@ help:  ## Explain each verb.
 setup: .venv/.ready  ## Build .venv (once; quick when nothing changed).
 
 demo: setup  ## Train 5 agents in treasure hunt for a couple of minutes, with a live display.
-	@$(BIN)/abreast train treasurehunt --agents 5 --parallel --baseline
+	@$(BIN)/abreast train treasurehunt --agents 5 --parallel
 
 test: setup lint types  ## Lint, types and all tests: what CI runs.
 	@$(BIN)/python -m pytest

@@ -9,12 +9,12 @@ DIR/results.jsonl. Those that are there are not run again, so a run that was sto
 (Stable-Baselines3, Box2D, MuJoCo, a task's package) is skipped by name.
 
 Both libraries train at their defaults for the same number of steps of the environment, and are then evaluated in the same
-way: 20 episodes of other seeds, value learners greedily, PPO and SAC by their own policies. Tasks with several agents have no
-counterpart in Stable-Baselines3: there, random agents are the comparison. With --zoo, both have the settings that rl-zoo
+way: 20 episodes of other seeds, value learners greedily, PPO and SAC by their own policies. Tasks with several agents have
+no counterpart in Stable-Baselines3: there, random agents are the comparison. With --zoo, both have the settings that rl-zoo
 publishes for CartPole, Acrobot, LunarLander and Pendulum, ours in our own words (`ZOO`).
 
-`final` is the mean return of the evaluation, `area` the mean return of all episodes of the training, weighted by their steps.
-Intervals are 95 %, bootstrapped over the seeds.
+`final` is the mean return of the evaluation, `area` the mean return of all episodes of the training, weighted by their
+steps. Intervals are 95 %, bootstrapped over the seeds.
 """
 
 import argparse
@@ -58,17 +58,30 @@ HERE = Path(__file__).parent
 FORAGING = f"pettingzoo:{HERE / 'external' / 'foraging.py'}:make"
 DISCRETE, CONTINUOUS = ("ppo", "dqn", "iqn"), ("ppo", "sac")
 TASKS = {
-    "CartPole": Task("gymnasium:CartPole-v1", 100_000, DISCRETE, single="CartPole-v1", goals={"ppo": 475, "dqn": 400, "iqn": 400}),
-    "Acrobot": Task("gymnasium:Acrobot-v1", 100_000, DISCRETE, single="Acrobot-v1", goals=dict.fromkeys(DISCRETE, -100)),
-    "LunarLander": Task(
-        "gymnasium:LunarLander-v3", 500_000, DISCRETE, ("Box2D",), single="LunarLander-v3", goals=dict.fromkeys(DISCRETE, 200)
+    "CartPole": Task(
+        "gymnasium:CartPole-v1", 100_000, DISCRETE, single="CartPole-v1", goals={"ppo": 475, "dqn": 400, "iqn": 400}
     ),
-    "MountainCarContinuous": Task("gymnasium:MountainCarContinuous-v0", 50_000, CONTINUOUS, single="MountainCarContinuous-v0"),
+    "Acrobot": Task(
+        "gymnasium:Acrobot-v1", 100_000, DISCRETE, single="Acrobot-v1", goals=dict.fromkeys(DISCRETE, -100)
+    ),
+    "LunarLander": Task(
+        "gymnasium:LunarLander-v3",
+        500_000,
+        DISCRETE,
+        ("Box2D",),
+        single="LunarLander-v3",
+        goals=dict.fromkeys(DISCRETE, 200),
+    ),
+    "MountainCarContinuous": Task(
+        "gymnasium:MountainCarContinuous-v0", 50_000, CONTINUOUS, single="MountainCarContinuous-v0"
+    ),
     "Pendulum": Task("gymnasium:Pendulum-v1", 20_000, CONTINUOUS, single="Pendulum-v1", goals={"sac": -200}),
     "Hopper": Task("gymnasium:Hopper-v5", 50_000, CONTINUOUS, ("mujoco",), single="Hopper-v5"),
     "simple_spread": Task("pettingzoo:mpe2.simple_spread_v3", 100_000, DISCRETE, ("mpe2",)),
     "simple_adversary": Task("pettingzoo:mpe2.simple_adversary_v3", 100_000, DISCRETE, ("mpe2",)),
-    "Foraging 5x5": Task(FORAGING, 150_000, DISCRETE, ("lbforaging",), ("world.name=Foraging-5x5-2p-1f-v3",), goals={"ppo": 0.85}),
+    "Foraging 5x5": Task(
+        FORAGING, 150_000, DISCRETE, ("lbforaging",), ("world.name=Foraging-5x5-2p-1f-v3",), goals={"ppo": 0.85}
+    ),
     "Foraging 8x8": Task(FORAGING, 150_000, DISCRETE, ("lbforaging",), ("world.name=Foraging-8x8-2p-1f-v3",)),
     "Foraging 5x5 coop": Task(FORAGING, 150_000, DISCRETE, ("lbforaging",), ("world.name=Foraging-5x5-2p-1f-coop-v3",)),
     "Breakout": Task(f"gymnasium:{HERE / 'external' / 'minatar_game.py'}:make", 200_000, DISCRETE, ("minatar",)),
@@ -115,7 +128,10 @@ def ours(cell: Cell, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
     result = env.run_experiment(animate=False, logging=False)
     seconds = time.perf_counter() - started
     curve = [[record["steps"], record["reward"]] for record in result.epochs]
-    final = [float(sum(rewards)) for rewards in zip(*(agent.values for agent in evaluate(env, EPISODES, 1000).agents), strict=True)]
+    final = [
+        float(sum(rewards))
+        for rewards in zip(*(agent.values for agent in evaluate(env, EPISODES, 1000).agents), strict=True)
+    ]
     return {"curve": curve, "final": final, "seconds": seconds, "updates": result.epochs[-1]["updates"]}
 
 
@@ -170,7 +186,9 @@ def sb3(cell: Cell) -> dict[str, Any]:
     venv: Any = DummyVecEnv([env] * lanes)
     if arguments.pop("normalize", False):
         venv = VecNormalize(venv, gamma=arguments.get("gamma", 0.99))
-    model = getattr(stable_baselines3, cell.algorithm.upper())("MlpPolicy", venv, seed=cell.seed, device="cpu", **arguments)
+    model = getattr(stable_baselines3, cell.algorithm.upper())(
+        "MlpPolicy", venv, seed=cell.seed, device="cpu", **arguments
+    )
     started = time.perf_counter()
     model.learn(steps)
     seconds = time.perf_counter() - started
@@ -202,8 +220,14 @@ def work(cell: Cell) -> dict[str, Any]:
     except Exception:
         return {**vars(cell), "error": traceback.format_exc()}
     curve = found.pop("curve")
-    return {**vars(cell), **found, "area": area(curve), "first": part(curve, 0.0, 0.1), "last": part(curve, 0.9, 1.0),
-            "curve": thinned(curve)}
+    return {
+        **vars(cell),
+        **found,
+        "area": area(curve),
+        "first": part(curve, 0.0, 0.1),
+        "last": part(curve, 0.9, 1.0),
+        "curve": thinned(curve),
+    }
 
 
 def area(curve: list[list[float]]) -> float:
@@ -254,13 +278,24 @@ def is_there(package: str) -> bool:
 
 def run(options: argparse.Namespace) -> None:
     """Run what is missing."""
-    tasks = [name for name in options.tasks or TASKS if not (gone := [each for each in TASKS[name].needs if not is_there(each)])
-             or print(f"{name} is skipped: {', '.join(gone)} is not installed")]
+    tasks = [
+        name
+        for name in options.tasks or TASKS
+        if not (gone := [each for each in TASKS[name].needs if not is_there(each)])
+        or print(f"{name} is skipped: {', '.join(gone)} is not installed")
+    ]
     libraries = {"abreast", "random"} | ({"sb3"} if is_there("stable_baselines3") else set())
     if "sb3" not in libraries:
         print("Stable-Baselines3 is skipped: it is not installed")
-    done = {Cell(**{key: each[key] for key in ("task", "algorithm", "library", "seed", "zoo")}) for each in results(options.output)}
-    left = [each for each in cells(tasks, options.seeds, options.zoo, options.only) if each not in done and each.library in libraries]
+    done = {
+        Cell(**{key: each[key] for key in ("task", "algorithm", "library", "seed", "zoo")})
+        for each in results(options.output)
+    }
+    left = [
+        each
+        for each in cells(tasks, options.seeds, options.zoo, options.only)
+        if each not in done and each.library in libraries
+    ]
     left.sort(key=lambda each: -TASKS[each.task].steps * (each.library == "sb3" or each.algorithm in ("sac", "iqn")))
     options.output.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + options.longest
@@ -277,8 +312,11 @@ def run(options: argparse.Namespace) -> None:
                     continue
                 file.write(json.dumps(found) + "\n")
                 file.flush()
-                print(f"{waiting[future].name:<40} final {np.mean(found['final']):9.2f}  last tenth {found['last']:9.2f}"
-                      f"  {found['seconds']:6.0f} s", flush=True)
+                print(
+                    f"{waiting[future].name:<40} final {np.mean(found['final']):9.2f}  last tenth {found['last']:9.2f}"
+                    f"  {found['seconds']:6.0f} s",
+                    flush=True,
+                )
         except TimeoutError:
             print(f"stopped after {time.monotonic() - until + options.longest:.0f} s: run it again to go on")
             for process in list(pool._processes.values()):
@@ -307,27 +345,40 @@ def table(folder: Path) -> str:
     """Return the table of all cells."""
     found: dict[tuple[str, str, bool], dict[str, list[dict[str, Any]]]] = {}
     for each in results(folder):
-        found.setdefault((each["task"], each["algorithm"], each["zoo"]), {}).setdefault(each["library"], []).append(each)
-    lines = ["| task | algorithm | steps | random | ours | Stable-Baselines3 | difference | goal | seeds |", "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
+        found.setdefault((each["task"], each["algorithm"], each["zoo"]), {}).setdefault(each["library"], []).append(
+            each
+        )
+    lines = [
+        "| task | algorithm | steps | random | ours | Stable-Baselines3 | difference | goal | seeds |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
     for name, task in TASKS.items():
         rows = [(algorithm, zoo) for (of, algorithm, zoo) in found if of == name and algorithm != "random"]
         chance = found.get((name, "random", False), {}).get("random", [])
         for algorithm, zoo in sorted(rows, key=lambda row: (row[1], row[0])):
             cell = found[name, algorithm, zoo]
-            mine, theirs = ([float(np.mean(each["final"])) for each in cell.get(library, [])] for library in ("abreast", "sb3"))
+            mine, theirs = (
+                [float(np.mean(each["final"])) for each in cell.get(library, [])] for library in ("abreast", "sb3")
+            )
             if not mine:
                 continue
-            told = [f"{np.mean(values):.4g} [{interval(values)[0]:.4g}, {interval(values)[1]:.4g}]" if values else "–" for values in (mine, theirs)]
+            told = [
+                f"{np.mean(values):.4g} [{interval(values)[0]:.4g}, {interval(values)[1]:.4g}]" if values else "–"
+                for values in (mine, theirs)
+            ]
             difference = "–"
             if theirs:
                 rng = np.random.default_rng(0)
-                draws = rng.choice(mine, (10_000, len(mine))).mean(axis=1) - rng.choice(theirs, (10_000, len(theirs))).mean(axis=1)
+                draws = rng.choice(mine, (10_000, len(mine))).mean(axis=1) - rng.choice(
+                    theirs, (10_000, len(theirs))
+                ).mean(axis=1)
                 low, high = np.percentile(draws, [2.5, 97.5])
                 difference = f"[{low:.4g}, {high:.4g}]" + (" **worse**" if high < 0 else "")
             goal = "" if zoo else task.goals.get(algorithm, "")
             random = f"{np.mean([np.mean(each['final']) for each in chance]):.4g}" if chance else "–"
             steps = ZOO[name, algorithm][0] if zoo else task.steps
-            lines.append(f"| {name} | {algorithm}{', rl-zoo' if zoo else ''} | {steps:,} | {random} | {told[0]} | {told[1]} | {difference} | {goal} | {len(mine)} |")
+            shown = [name, algorithm + ", rl-zoo" * zoo, f"{steps:,}", random, *told, difference, goal, len(mine)]
+            lines.append(f"| {' | '.join(map(str, shown))} |")
     return "\n".join(lines)
 
 

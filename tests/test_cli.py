@@ -523,25 +523,45 @@ def test_play_shows_a_random_and_a_trained_game(trained, capsys):
     assert capsys.readouterr().out != printed
 
 
-# ---- random agents, if they are asked for
+# ---- random agents, and whether a run has learned
 
 
 def test_random_agents_play_for_comparison_and_are_told_of(monkeypatch, capsys):
-    monkeypatch.setattr("abreast.cli.train.BASELINE_EPOCHS", 2)
-    arguments = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16", "--no-animate", "--baseline"]
+    monkeypatch.setattr("abreast.cli.train.FEWEST_EPOCHS", 1)
+    monkeypatch.setattr("abreast.cli.train.RANDOM_SHARE", 1000.0)
+    arguments = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16", "--no-animate"]
     # the game decides on its number of agents
     assert run(["train", "strangers.games:Walkers", *arguments, "--output", "run"]) == 0
     printed = capsys.readouterr().out
-    assert "Random agents play 2 epochs, for comparison.\n" in printed and "random agents get" in printed
+    assert "random agents get" in printed and json.loads(Path("run/random_agents.json").read_text())
     assert yaml.safe_load(Path("run/config.yaml").read_text())["experiment"]["num_agents"] == 2
     assert run(["play", "run"]) == 0
 
 
-def test_a_game_that_random_agents_cannot_play_has_no_comparison(capsys):
-    assert run(["train", "odd_games:Jealous", "--output", "run", "--baseline"]) == 0
+def test_a_game_that_random_agents_cannot_play_has_no_comparison(monkeypatch, capsys):
+    monkeypatch.setattr("abreast.cli.train.RANDOM_SHARE", 1000.0)
+    assert run(["train", "odd_games:Jealous", "--output", "run"]) == 0
     printed = capsys.readouterr().out
     told = "there is no comparison, because random agents cannot play this game: ConfigError: I like no other models."
     assert told in printed and "The run folder is run" in printed
+
+
+def test_a_run_that_is_no_better_than_random_agents_says_so_unless_quiet(capsys):
+    """With a learning rate that ruins the policy."""
+    ruined = [
+        "gymnasium:CartPole-v1",
+        "--steps",
+        "6000",
+        "model.algorithm=dqn",
+        "model.learning_rate=0.5",
+        "--no-animate",
+    ]
+    assert run(["train", *ruined, "--output", "loud"]) == 0
+    printed = capsys.readouterr().out
+    assert "are no better than random agents" in printed and 'The page "Choose an algorithm"' in printed
+    assert "are no better than random agents" in Path("loud/log.txt").read_text()
+    assert run(["train", *ruined, "--output", "quiet", "-q"]) == 0
+    assert "random" not in capsys.readouterr().out and not Path("quiet/random_agents.json").exists()
 
 
 def test_random_agents_are_random_whatever_models_the_game_makes():
@@ -865,7 +885,7 @@ def test_what_is_printed_to_type_next_works_as_printed(trained, monkeypatch, cap
     assert run(["eval", "nowhere"]) == 2
     printed = re.search("`(.* train)`", capsys.readouterr().err)[1]
     done = subprocess.run(f"{printed} --help", shell=True, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "--baseline" in done.stdout
+    assert done.returncode == 0 and "--steps" in done.stdout
 
 
 @pytest.mark.parametrize(

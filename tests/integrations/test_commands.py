@@ -66,9 +66,8 @@ def test_the_arguments_of_an_environment_are_listed_with_their_defaults(target, 
     ],
 )
 def test_a_run_is_trained_resumed_evaluated_watched_and_lent(target, settings, agents, abreast):
-    told = abreast("train", target, *settings, *SMALL, "--epochs", 4, "--output", "run", "experiment.record_period=2",
-                   "--baseline")  # fmt: skip
-    assert "The run folder is run" in told and "random agents get" in told
+    told = abreast("train", target, *settings, *SMALL, "--epochs", 4, "--output", "run", "experiment.record_period=2")
+    assert "The run folder is run" in told
     lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     assert len(lines) == 4 and lines[-1]["agents"] == agents and len(lines[-1]["reward_per_agent"]) == len(agents)
     with Image.open("run/replays/epoch_000002.gif") as film:

@@ -2,12 +2,13 @@
 
 import json
 import shlex
+import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import track
 
 from abreast.cli.app import (
     SHOWS,
@@ -29,8 +30,8 @@ from abreast.cli.app import (
 from abreast.cli.export import LOGGER_HELP
 from abreast.cli.games import GAME_HELP, Overrides, find
 from abreast.cli.play import at_random
-from abreast.errors import ConfigError, StoppedError
-from abreast.files import open_run_folder
+from abreast.errors import ConfigError, StoppedError, log
+from abreast.files import logged_to, open_run_folder, write_whole
 from abreast.headline import SUM, as_text, groups_of_run, results_of, results_of_run
 from abreast.processes.cores import has_free_core
 from abreast.processes.process import ProcessBackend
@@ -38,11 +39,13 @@ from abreast.settings import apply_overrides, merge, read_yaml
 
 if TYPE_CHECKING:
     from abreast.games import AnyGame
-    from abreast.training import Experiment
+    from abreast.training import Experiment, RunResult
 
 PER_AGENT = "model.per_agent."
-BASELINE_EPOCHS = 40
-"""Epochs that random agents play for comparison, if that is asked for."""
+RANDOM_EPOCHS, FEWEST_EPOCHS = 40, 8
+"""Epochs that random agents play for comparison; it is left out if they would play fewer than the second in …"""
+RANDOM_SHARE = 0.02
+"""… this share of the time that the run has taken."""
 WHO = "Who learns, and how"
 
 
@@ -88,14 +91,6 @@ def train(
             metavar="0,3", help="Agents that choose and do not learn (experiment.freeze).", rich_help_panel=WHO
         ),
     ] = None,
-    baseline: Annotated[
-        bool,
-        typer.Option(
-            "--baseline",
-            help=f"Let random agents play {BASELINE_EPOCHS} episodes afterwards, and compare.",
-            rich_help_panel=WHO,
-        ),
-    ] = False,
     output: Output = None,
     resume: Annotated[
         Path | None,
@@ -146,6 +141,7 @@ def train(
     from abreast.games import check_batched, find_game_of_run
     from abreast.runs import is_finished
     from abreast.training.checkpoints.resume import split_run
+    from abreast.training.run.health import doubts_of
     from abreast.training.run.metrics import diverged
 
     changes = overrides or []
@@ -206,9 +202,14 @@ def train(
     except (KeyboardInterrupt, SystemExit) as stop:  # Ctrl-C, SIGTERM
         out.print(as_typed(" ".join(getattr(stop, "__notes__", ["Stopped."]))))
         raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else int(stop.code or 0)) from None
-    results = results_of_run(result.epochs)
-    random = _random_results(chosen, env, groups_of_run(result.epochs)) if baseline else None
-    out.print(_compared(results, random, max(1, len(result.epochs) // 10)))
+    played = None if quiet or result.folder is None else _random_rewards(chosen, env, result)
+    random = results_of(played, groups_of_run(result.epochs)) if isinstance(played, list) else played
+    out.print(_compared(results_of_run(result.epochs), random, max(1, len(result.epochs) // 10)))
+    if doubts := [] if quiet else doubts_of(result.epochs, played if isinstance(played, list) else []):
+        doubt = " ".join([*doubts, 'The page "Choose an algorithm" of the documentation says what helps.'])
+        out.print(doubt)
+        with logged_to(result.folder / "log.txt") if result.folder is not None else nullcontext():
+            log.warning(doubt)  # the report shows it, too
     out.print(f"The run folder is {result.folder}")
     if not quiet:
         out.print(as_typed(f"Watch the agents:  abreast play {shlex.quote(str(result.folder))}"))
@@ -234,21 +235,33 @@ def _needs_processes(parallel: bool, overrides: list[str], config: Path | None) 
     return (parallel or settings.get("enabled") is True) and settings.get("workers") not in ("threads", "inline")
 
 
-def _random_results(game: "AnyGame", env: "Experiment", groups: Mapping[str, list[int]]) -> dict[str, float] | str:
-    """Return what random agents get in the same world, by these groups, or why they cannot play."""
+def _random_rewards(game: "AnyGame", env: "Experiment", result: "RunResult") -> list[list[float]] | str | None:
+    """Return what random agents get in the same game, by episode and agent, and keep it in the run folder.
+
+    If they cannot play, it returns why; if the run was too short for a comparison, None.
+    """
     from abreast.training.collect import collect_pass
 
-    if not out.is_terminal:
-        out.print(f"Random agents play {counted(BASELINE_EPOCHS, 'epoch')}, for comparison.")
-    epochs = track(
-        range(BASELINE_EPOCHS), "Random agents play", console=out, transient=True, disable=not out.is_terminal
-    )
+    assert result.folder is not None
+    kept, until = result.folder / "random_agents.json", time.monotonic() + _elapsed(result) * RANDOM_SHARE
+    if kept.is_file():
+        return json.loads(kept.read_text())  # type: ignore[no-any-return]
+    rewards = list[list[float]]()
     try:
         random = at_random(game, env.config)
-        played = [each for epoch in epochs for each in collect_pass(random.game, epoch)]
-        return results_of([each.reward_per_agent for each in played], groups)
+        while len(rewards) < RANDOM_EPOCHS and time.monotonic() < until:
+            rewards += [each.reward_per_agent for each in collect_pass(random.game, len(rewards))]
     except Exception as error:  # the run is finished and kept, whatever the game does with agents it was not made for
         return f"{type(error).__name__}: {error}".rstrip(".")
+    if len(rewards) < FEWEST_EPOCHS:
+        return None
+    write_whole(kept, json.dumps(rewards).encode())
+    return rewards
+
+
+def _elapsed(result: "RunResult") -> float:
+    """Return the seconds that a run has taken."""
+    return float(result.epochs[-1]["time"]["elapsed_s"])
 
 
 def _warn_of_unused_algorithm(env: "Experiment", overrides: list[str]) -> None:
@@ -263,7 +276,7 @@ def _warn_of_unused_algorithm(env: "Experiment", overrides: list[str]) -> None:
 
 
 def _compared(results: Mapping[str, float], random: Mapping[str, float] | str | None, epochs: int) -> str:
-    """Return the last line of a run. `random`: what random agents get, or why they cannot play; None if nobody asked."""
+    """Return the last line of a run. `random`: what random agents get, or why they cannot play; None if they did not."""
     text = f"Mean reward of the last {counted(epochs, 'epoch')}: {as_text(results)}"
     if random is None:
         return f"{text}."
