@@ -1,5 +1,7 @@
 """Settings of the whole suite."""
 
+import contextlib
+import importlib
 import logging
 import os
 import signal
@@ -18,11 +20,14 @@ sys.path.insert(0, str(Path(__file__).parent))  # tests import fakes.py by name
 
 from guard import start_guard
 
+TESTS = Path(__file__).parent
 START_RAY_S = 900
 """Limit of a test that uses Ray: beside five busy processes, a local Ray took 230 s to start."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `nohup make test &`: children would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.dont_write_bytecode = False  # whatever the shell says: hundreds of processes would compile all modules again
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 torch.set_num_threads(1)
 # Before any test starts a process: what comes later has no effect. (Models with an optimiser of torch import _dynamo: 2 s.)
 FORK_SERVER.preload += ["abreast.training", "abreast.rollouts.workers.worker", "torch._dynamo"]
@@ -37,6 +42,15 @@ def pytest_configure(config):
         start_guard()
     if "gpu" not in config.option.markexpr:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def pytest_collection(session):
+    """Have each worker import other modules of tests first: what one has compiled is kept, and the others only read it."""
+    first, workers = (os.environ.get(f"PYTEST_XDIST_{name}") for name in ("WORKER", "WORKER_COUNT"))
+    if first and session.config.args == session.config.getini("testpaths"):
+        for path in sorted(TESTS.rglob("test_*.py"))[int(first.removeprefix("gw")) :: int(workers)]:
+            with contextlib.suppress(pytest.skip.Exception, Exception):  # pytest, which imports it again, says so
+                importlib.import_module(".".join(path.relative_to(TESTS).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(config, items):
