@@ -14,10 +14,10 @@ from hypothesis import settings
 
 from abreast.display import set_volume, volume
 from abreast.processes.fork_server import FORK_SERVER
-from abreast.training.run import record
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests import fakes.py by name
 
+import without_curves
 from guard import start_guard
 
 TESTS = Path(__file__).parent
@@ -30,8 +30,7 @@ sys.dont_write_bytecode = False  # whatever the shell says: hundreds of processe
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 torch.set_num_threads(1)
 # Before any test starts a process: what comes later has no effect. (Models with an optimiser of torch import _dynamo: 2 s.)
-FORK_SERVER.preload += ["abreast.training", "abreast.rollouts.workers.worker", "torch._dynamo"]
-record.draw_curves = lambda *given: None  # a tenth of a second a run; tests/training/run/test_curves.py draws
+FORK_SERVER.preload += ["abreast.training", "abreast.rollouts.workers.worker", "torch._dynamo", without_curves.__name__]
 settings.register_profile("suite", deadline=None, print_blob=True)
 settings.load_profile("suite")
 

@@ -48,7 +48,7 @@ def kill_in_the_middle(arguments, number, lines):
 @pytest.mark.parametrize(
     ("seeds", "kills"),
     [
-        pytest.param(3, [(0, 5), (3, 1)], id="6 runs"),
+        pytest.param(2, [(2, 1)], id="4 runs"),
         pytest.param(15, [(4, 7), (12, 1), (25, 9)], id="30 runs", marks=pytest.mark.chaos),
     ],
 )
