@@ -45,6 +45,7 @@ def kill_in_the_middle(arguments, number, lines):
     assert code == -signal.SIGKILL
 
 
+@pytest.mark.xdist_group("forked commands")
 @pytest.mark.parametrize(
     ("seeds", "kills"),
     [
@@ -107,6 +108,7 @@ def test_a_run_whose_losses_are_not_finite_has_failed(capsys):
         assert [row["state"] for row in read_index(Path("s"))] == ["failed", "finished"]
 
 
+@pytest.mark.xdist_group("forked commands")
 def test_an_interrupt_says_how_to_go_on(tmp_path):
     marker = tmp_path / "marker"
     command = Command(
