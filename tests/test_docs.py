@@ -44,7 +44,7 @@ BEGUN = [*QUICK, "model.gradient_steps=1", "model.batch_size=8"]
 """Of runs that are begun; one that is resumed goes on as it was."""
 ADDED = {"train": BEGUN, "sweep": [*BEGUN, "--seeds", "1"]}
 LOCAL = "cluster.address=local"
-"""Where a command starts a Ray of its own, which takes long: here it joins that of the tests. (cluster/test_connection.py)"""
+"""Where a command starts a Ray of its own, which takes long; here it joins that of the tests. (cluster/ has such a one.)"""
 ALONE = re.compile(r"abreast (check|games|envs|settings|bench)\b(?!.*(\.py|RUN|runs/))")
 """Commands that need nothing of their page: each runs once, though several pages show it."""
 
