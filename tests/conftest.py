@@ -18,7 +18,7 @@ from abreast.processes.fork_server import FORK_SERVER
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests import fakes.py by name
 
-import without_curves
+import quick_runs
 from guard import start_guard
 
 TESTS = Path(__file__).parent
@@ -31,7 +31,7 @@ sys.dont_write_bytecode = False  # whatever the shell says: hundreds of processe
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 torch.set_num_threads(1)
 # Before any test starts a process: what comes later has no effect. (Models with an optimiser of torch import _dynamo: 2 s.)
-FORK_SERVER.preload += ["abreast.training", "abreast.rollouts.workers.worker", "torch._dynamo", without_curves.__name__]
+FORK_SERVER.preload += ["abreast.training", "abreast.rollouts.workers.worker", "torch._dynamo", quick_runs.__name__]
 settings.register_profile("suite", deadline=None, print_blob=True)
 settings.load_profile("suite")
 

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-import without_curves  # noqa: F401
+import quick_runs  # noqa: F401
 from abreast.cli import main
 
 CONTEXT = multiprocessing.get_context("forkserver")
