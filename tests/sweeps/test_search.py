@@ -20,6 +20,9 @@ from promises.cover import IS_FULL
 
 pytest.importorskip("optuna", reason="searches")
 
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
 VALUES = {
     "games": "own_game:Garden",
     "seeds": 1,
@@ -44,6 +47,13 @@ def quickly(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(searches, "STARTUP", 1)
+    event.listen(Engine, "connect", wait_for_no_disk)
+    yield
+    event.remove(Engine, "connect", wait_for_no_disk)
+
+
+def wait_for_no_disk(connection, _):
+    connection.execute("PRAGMA synchronous = OFF")
 
 
 def search(folder, execute=HERE, **changes):

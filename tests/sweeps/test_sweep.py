@@ -26,6 +26,12 @@ GAME = "fragile_game:Fragile"
 SHORT = ["experiment.epochs=4", "experiment.max_turns=4"]
 
 
+@pytest.fixture
+def without_a_picture(monkeypatch):
+    """comparison/test_compare.py draws."""
+    monkeypatch.setattr("abreast.comparison.outputs.draw", lambda found: None)
+
+
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -139,7 +145,7 @@ def test_whatever_carries_out_runs_can_be_given():
     assert sweep.count("finished") == 2
 
 
-def test_a_users_own_game_and_model_files(tmp_path):
+def test_a_users_own_game_and_model_files(tmp_path, without_a_picture):
     shutil.copy(own_game.__file__, tmp_path / "garden_of_a_sweep.py")
     (tmp_path / "model_of_a_sweep.py").write_text("from abreast import DQN\n\nclass Mine(DQN):\n    pass\n")
     words = [
@@ -156,7 +162,7 @@ def test_a_users_own_game_and_model_files(tmp_path):
     assert run(["compare", "s", "--episodes", "1", "-q"]) == 0
 
 
-def test_a_game_of_pettingzoo(tmp_path):
+def test_a_game_of_pettingzoo(tmp_path, without_a_picture):
     pytest.importorskip("mpe2", reason="PettingZoo's particle games")
     game = "pettingzoo:mpe2.simple_spread_v3"
     words = [game, "experiment.epochs=2", "experiment.max_turns=4", "model.hidden_size=8", "--output", "s", "-q"]
