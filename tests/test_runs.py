@@ -86,7 +86,7 @@ def test_results_are_those_of_runs_one_after_the_other(tmp_path):
     ],
 )
 def test_a_run_whose_worker_ends_is_begun_again_and_ends_equal(tmp_path, monkeypatch, fate, checkpoints, goes_on):
-    monkeypatch.setattr(runs, "SILENCE_S", 3.0 if fate == "hangs" else 60.0)
+    monkeypatch.setattr(runs, "SILENCE_S", 2.0 if fate == "hangs" else 60.0)
     config = config_of(tmp_path, "run", checkpoints, *once(tmp_path, fate))
     (result,) = run_many([config])
     assert (result.error, result.attempts, result.epochs) == (None, 2, EPOCHS)
