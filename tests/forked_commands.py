@@ -8,10 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import quick_runs  # noqa: F401
 from abreast.cli import main
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["abreast.cli", "abreast.games"])
+CONTEXT.set_forkserver_preload(["abreast.cli", "abreast.games", "abreast.training", "torch._dynamo"])
 
 
 class Command:

@@ -21,6 +21,7 @@ from abreast.rollouts import RolloutConfig
 from abreast.rollouts.config import ManagerConfig, TagConfig
 from abreast.sweeps import Asked
 from abreast.training import parse_config
+from nodes import nodes
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -41,12 +42,19 @@ SMALL = '"gradient_steps": 1, "batch_size": 8'
 """Settings of models where a page does not say otherwise: what stands behind them counts."""
 BEGUN = [*QUICK, "model.gradient_steps=1", "model.batch_size=8"]
 """Of runs that are begun; one that is resumed goes on as it was."""
+ADDED = {"train": BEGUN, "sweep": [*BEGUN, "--seeds", "1"]}
+LOCAL = "cluster.address=local"
+"""Where a command starts a Ray of its own, which takes long; here it joins that of the tests. (cluster/ has such a one.)"""
 ALONE = re.compile(r"abreast (check|games|envs|settings|bench)\b(?!.*(\.py|RUN|runs/))")
 """Commands that need nothing of their page: each runs once, though several pages show it."""
 
 
 def name_of(page):
     return str(page.relative_to(ROOT))
+
+
+def marked(page):
+    return pytest.param(page, marks=pytest.mark.xdist_group("ray")) if LOCAL in page.read_text() else page
 
 
 def words_of(line):
@@ -75,7 +83,9 @@ def run_shell_line(line):
         verbs = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert set(words[1:]) <= set(verbs), f"the Makefile has no verb {words[1:]}"
     elif words[0] == "abreast":
-        quick = QUICK if "--resume" in words else BEGUN if words[1] in ("train", "sweep") else []
+        quick = QUICK if "--resume" in words else ADDED.get(words[1], [])
+        if LOCAL in line:
+            words = [word.replace(LOCAL, f"cluster.address={nodes().address}") for word in words]
         assert run([*words[1:], *quick]) == 0, line
     else:
         pytest.fail(f"the documentation shows {line!r}, which this test does not know how to check")
@@ -110,7 +120,7 @@ def test_every_command_that_stands_alone_works(command, tmp_path, monkeypatch):
     assert run(words_of(command)[1:]) == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", map(marked, PAGES), ids=name_of)
 def test_every_code_block_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "garden").mkdir()

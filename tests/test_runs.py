@@ -86,7 +86,7 @@ def test_results_are_those_of_runs_one_after_the_other(tmp_path):
     ],
 )
 def test_a_run_whose_worker_ends_is_begun_again_and_ends_equal(tmp_path, monkeypatch, fate, checkpoints, goes_on):
-    monkeypatch.setattr(runs, "SILENCE_S", 3.0 if fate == "hangs" else 60.0)
+    monkeypatch.setattr(runs, "SILENCE_S", 2.0 if fate == "hangs" else 60.0)
     config = config_of(tmp_path, "run", checkpoints, *once(tmp_path, fate))
     (result,) = run_many([config])
     assert (result.error, result.attempts, result.epochs) == (None, 2, EPOCHS)
@@ -193,18 +193,17 @@ def cluster():
 @pytest.mark.xdist_group("ray")
 def test_on_nodes_results_are_the_same_and_a_retry_goes_on_from_what_was_sent(tmp_path, cluster):
     configs = [
-        config_of(tmp_path, "fine", "experiment.seed=1"),
-        config_of(tmp_path, "killed", OFTEN, *once(tmp_path, "killed")),
+        config_of(tmp_path, "killed", OFTEN, "experiment.seed=1", *once(tmp_path, "killed")),
         config_of(tmp_path, "refused", "world.fate=refuses"),
-    ]
+    ]  # (those that are done at the first attempt have the same way back; to start one on a node takes seconds)
     with pytest.raises(ConfigError, match="a worker is to have 64 CPUs and 0 GPUs"):
         run_many(configs, "ray", cpus=64, cluster=cluster)
     results = run_many(configs, "ray", cluster=cluster)
-    assert [result.attempts for result in results] == [1, 2, 1]
-    assert [result.error for result in results] == [None, None, "there are no berries in winter."]
-    assert "goes on with 4 epochs recorded" in log_of(results[1])
-    assert [left_by(result.folder) for result in results[:2]] == one_after_the_other(configs[:2], tmp_path)
-    assert len((results[2].folder / "metrics.jsonl").read_text().splitlines()) == 5
+    assert [result.attempts for result in results] == [2, 1]
+    assert [result.error for result in results] == [None, "there are no berries in winter."]
+    assert "goes on with 4 epochs recorded" in log_of(results[0])
+    assert [left_by(results[0].folder)] == one_after_the_other(configs[:1], tmp_path)
+    assert len((results[1].folder / "metrics.jsonl").read_text().splitlines()) == 5
     assert not list(tmp_path.rglob(".part*"))
 
 

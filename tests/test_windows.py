@@ -5,6 +5,8 @@ Windows is imitated: modules and names that Python has on POSIX alone are taken 
 
 from pathlib import Path
 
+import pytest
+
 from forked_commands import Command
 
 IMITATED = """
@@ -65,6 +67,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.xdist_group("forked commands")
 def test_what_needs_posix_says_so_and_all_else_works(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("windows.py").write_text(IMITATED)

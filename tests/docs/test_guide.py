@@ -43,6 +43,7 @@ def test_there_are_ten_chapters_each_with_a_file_and_a_picture():
     assert [name for name in names if f"({name}.md)" not in index] == []
 
 
+@pytest.mark.xdist_group("forked commands")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_file_shows_its_fault_and_mends_it(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

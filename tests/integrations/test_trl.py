@@ -5,24 +5,27 @@ import json
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("trl", reason='TRL is not installed: pip install "abreast[trl]"')
-pytest.importorskip("datasets", reason='datasets is not installed: pip install "abreast[trl]"')
-
 import torch
-import trl as real
-from datasets import Dataset
-from transformers.utils import get_json_schema
 
 from abreast.integrations.trl import environment_class, episode_score, rollout_func
 
-pytestmark = pytest.mark.xdist_group("trl")  # its import takes seconds
+pytestmark = pytest.mark.xdist_group("trl")  # its import takes seconds, so the one worker that runs these tests does it
 EXAMPLE = Path(__file__).parents[2] / "examples" / "trl_grpo_bandit.py"
-ROWS = {"prompt": [[{"role": "user", "content": "Play."}]] * 4}
 
 
 @pytest.fixture(scope="module")
-def example():
+def real():
+    return pytest.importorskip("trl", reason='TRL is not installed: pip install "abreast[trl]"')
+
+
+@pytest.fixture(scope="module")
+def rows():
+    datasets = pytest.importorskip("datasets", reason='datasets is not installed: pip install "abreast[trl]"')
+    return datasets.Dataset.from_dict({"prompt": [[{"role": "user", "content": "Play."}]] * 4})
+
+
+@pytest.fixture(scope="module")
+def example(real, rows):
     spec = importlib.util.spec_from_file_location("trl_grpo_bandit", EXAMPLE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -38,7 +41,7 @@ def quiet(monkeypatch):
     torch.set_num_threads(threads)
 
 
-def arguments(folder, **more):
+def arguments(real, folder, **more):
     return real.GRPOConfig(
         output_dir=str(folder), max_steps=1, num_generations=2, per_device_train_batch_size=4, logging_steps=1, report_to=[],
         save_strategy="no", use_cpu=True, beta=0.0, disable_tqdm=True, **more,
@@ -56,7 +59,7 @@ def test_the_example_improves_its_reward(example):
     assert sum(rewards[:10]) / 10 < 0.0 and sum(rewards[30:]) / 30 > 0.1
 
 
-def test_a_trainer_takes_the_masks_and_scores_of_a_rollout_function(example, tmp_path):
+def test_a_trainer_takes_the_masks_and_scores_of_a_rollout_function(real, rows, example, tmp_path):
     tokenizer = example.make_tokenizer([*example.prompts_of_bandit(range(2)), "Dragon"])
     play, seen = rollout_func("Bandit", config=example.CONFIG, use_multiprocessing=False), {}
 
@@ -70,8 +73,8 @@ def test_a_trainer_takes_the_masks_and_scores_of_a_rollout_function(example, tmp
             return seen["batch"]
 
     trainer = Trainer(
-        model=example.make_model(tokenizer), args=arguments(tmp_path, max_completion_length=3), processing_class=tokenizer,
-        train_dataset=Dataset.from_dict(ROWS), reward_funcs=episode_score, rollout_func=watched,
+        model=example.make_model(tokenizer), args=arguments(real, tmp_path, max_completion_length=3),
+        processing_class=tokenizer, train_dataset=rows, reward_funcs=episode_score, rollout_func=watched,
     )  # fmt: skip
     trainer.train()
     play.close()
@@ -84,8 +87,10 @@ def test_a_trainer_takes_the_masks_and_scores_of_a_rollout_function(example, tmp
     assert trainer.state.log_history[0]["reward"] == pytest.approx(sum(out["score"]) / 4, abs=1e-6)
 
 
-def test_a_trainer_calls_the_tools_of_an_environment(example, tmp_path):
+def test_a_trainer_calls_the_tools_of_an_environment(real, rows, example, tmp_path):
     """What the model writes is given here; TRL reads the calls, steps the environments, and asks for their rewards."""
+    from transformers.utils import get_json_schema
+
     folder = Path(real.__file__).parent / "chat_templates"
     config = {"context": {"enable_think": False, "system_prompt": ""}}
     environment = environment_class("FrozenLake", config=config, group_size=2, use_multiprocessing=False)
@@ -111,9 +116,9 @@ def test_a_trainer_calls_the_tools_of_an_environment(example, tmp_path):
             return rewards
 
     trainer = Trainer(
-        model=example.make_model(tokenizer), args=arguments(tmp_path, max_completion_length=2000),
+        model=example.make_model(tokenizer), args=arguments(real, tmp_path, max_completion_length=2000),
         processing_class=tokenizer,
-        train_dataset=Dataset.from_dict(ROWS), environment_factory=environment,
+        train_dataset=rows, environment_factory=environment,
     )  # fmt: skip
     trainer.model.config.max_position_embeddings = 100_000
     trainer.train()

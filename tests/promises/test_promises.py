@@ -36,7 +36,7 @@ TABLE = {
 
 ALSO_IN_OTHERS = ("ppo", "cnn", "frozen")
 """Subjects whose parts other subjects have, too: run in the full table."""
-ON_NODES = ("iqn", "ppo", "dqn, backlog", "own network", "zoo, at once")
+ON_NODES = ("own network", "zoo, at once", *(("iqn", "ppo", "dqn, backlog") if IS_FULL else ()))
 """Subjects that are run there: it takes seconds to start a worker on a node."""
 
 

@@ -26,6 +26,12 @@ GAME = "fragile_game:Fragile"
 SHORT = ["experiment.epochs=4", "experiment.max_turns=4"]
 
 
+@pytest.fixture
+def without_a_picture(monkeypatch):
+    """comparison/test_compare.py draws."""
+    monkeypatch.setattr("abreast.comparison.outputs.draw", lambda found: None)
+
+
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -45,10 +51,11 @@ def kill_in_the_middle(arguments, number, lines):
     assert code == -signal.SIGKILL
 
 
+@pytest.mark.xdist_group("forked commands")
 @pytest.mark.parametrize(
     ("seeds", "kills"),
     [
-        pytest.param(3, [(0, 5), (3, 1)], id="6 runs"),
+        pytest.param(2, [(2, 1)], id="4 runs"),
         pytest.param(15, [(4, 7), (12, 1), (25, 9)], id="30 runs", marks=pytest.mark.chaos),
     ],
 )
@@ -107,6 +114,7 @@ def test_a_run_whose_losses_are_not_finite_has_failed(capsys):
         assert [row["state"] for row in read_index(Path("s"))] == ["failed", "finished"]
 
 
+@pytest.mark.xdist_group("forked commands")
 def test_an_interrupt_says_how_to_go_on(tmp_path):
     marker = tmp_path / "marker"
     command = Command(
@@ -137,7 +145,7 @@ def test_whatever_carries_out_runs_can_be_given():
     assert sweep.count("finished") == 2
 
 
-def test_a_users_own_game_and_model_files(tmp_path):
+def test_a_users_own_game_and_model_files(tmp_path, without_a_picture):
     shutil.copy(own_game.__file__, tmp_path / "garden_of_a_sweep.py")
     (tmp_path / "model_of_a_sweep.py").write_text("from abreast import DQN\n\nclass Mine(DQN):\n    pass\n")
     words = [
@@ -154,7 +162,7 @@ def test_a_users_own_game_and_model_files(tmp_path):
     assert run(["compare", "s", "--episodes", "1", "-q"]) == 0
 
 
-def test_a_game_of_pettingzoo(tmp_path):
+def test_a_game_of_pettingzoo(tmp_path, without_a_picture):
     pytest.importorskip("mpe2", reason="PettingZoo's particle games")
     game = "pettingzoo:mpe2.simple_spread_v3"
     words = [game, "experiment.epochs=2", "experiment.max_turns=4", "model.hidden_size=8", "--output", "s", "-q"]

@@ -5,6 +5,8 @@ import re
 import signal
 from pathlib import Path
 
+import pytest
+
 from chaos.leftovers import descendants
 from forked_commands import Command
 from integrations.openenv.serving import connected
@@ -12,6 +14,7 @@ from integrations.openenv.serving import connected
 EXAMPLE = Path(__file__).parents[3] / "examples" / "openenv_client.py"
 
 
+@pytest.mark.xdist_group("forked commands")
 def test_it_serves_says_its_status_and_ends_with_ctrl_c(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     server = Command(

@@ -314,11 +314,11 @@ def test_a_frozen_worker_is_killed_and_its_turns_complete():
 
 
 def test_a_worker_that_has_answered_is_not_silent():
-    with EnvStateManager(workers(["Calm"], [4], CALM, step_timeout=1.5)) as manager:
+    with EnvStateManager(workers(["Calm"], [4], CALM, step_timeout=0.7)) as manager:
         manager.reset(seed=0)
         pids = manager.worker_pids
         manager.send(go(range(4), "a"))
-        time.sleep(2.5)  # a language model thinks
+        time.sleep(1.4)  # a language model thinks
         assert len(manager.recv(min_ready=4)) == 4
         assert manager.worker_pids == pids
 
@@ -341,8 +341,8 @@ def test_no_timeout_means_none():
 
 
 def test_playing_a_long_episode_again_is_no_silence():
-    custom = villain("Counting", seconds=0.25)
-    config = workers(["Counting"], [1], custom, step_timeout=1.0, max_workers=1)
+    custom = villain("Counting", seconds=0.2)
+    config = workers(["Counting"], [1], custom, step_timeout=0.8, max_workers=1)
     with EnvStateManager(config) as manager:
         manager.reset(seed=0)
         for _ in range(5):

@@ -10,6 +10,7 @@ import pytest
 
 import villain_envs
 from abreast.errors import WorkerError
+from abreast.processes.fork_server import FORK_SERVER
 from abreast.processes.process import ProcessChild
 from abreast.rollouts import EnvStateManager, register
 from abreast.rollouts.episodes.slot import HERE
@@ -186,7 +187,8 @@ def test_auto_does_without_workers_in_a_worker(taken_for_computing, monkeypatch)
     assert _step_under_auto() == ([2] * 6, {HERE})
 
 
-def test_a_process_of_a_pool_has_workers_of_its_own(taken_for_computing):
+def test_a_process_of_a_pool_has_workers_of_its_own(taken_for_computing, monkeypatch):
+    monkeypatch.setattr(FORK_SERVER, "preload", [])  # which costs seconds
     with EnvStateManager(workers(["Calm"], [2], CALM)) as manager, multiprocessing.get_context("fork").Pool(1) as pool:
         manager.reset(seed=0)
         assert pool.apply(_step_under_auto, (0,)) == ([2] * 6, {0, 1})

@@ -52,7 +52,7 @@ def test_a_stopped_worker_that_does_not_read_is_replaced():
 
 def test_a_worker_stopped_in_the_middle_of_an_answer_does_not_hold_up_the_manager():
     custom = villain("Counting", padding=10_000_000)
-    with EnvStateManager(workers(["Counting"], [1], custom, max_workers=1, step_timeout=2.0)) as manager:
+    with EnvStateManager(workers(["Counting"], [1], custom, max_workers=1, step_timeout=1.0)) as manager:
         manager.reset(seed=0)
         manager.send(go([0], "a"))
         time.sleep(0.3)  # it is writing, and nobody reads
@@ -65,14 +65,14 @@ def test_a_worker_stopped_in_the_middle_of_an_answer_does_not_hold_up_the_manage
 
 def test_an_import_that_takes_longer_than_a_turn_may(tmp_path, monkeypatch):
     (tmp_path / "slow_to_import.py").write_text(
-        "import time\nfrom villain_envs import Counting\nif __name__ != '__main__': time.sleep(2.0)\n"
+        f"import os, time\nfrom villain_envs import Counting\nif os.getpid() != {os.getpid()}: time.sleep(1.4)\n"
         "class Slow(Counting): pass\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     module = importlib.import_module("slow_to_import")
     register("slow_to_import", config=CountingConfig)(module.Slow)
     custom = {"Slow": {"env_type": "slow_to_import"}}
-    with EnvStateManager(workers(["Slow"], [2], custom, step_timeout=1.0)) as manager:
+    with EnvStateManager(workers(["Slow"], [2], custom, step_timeout=0.7)) as manager:
         manager.reset(seed=0)
         assert {env.worker for env in manager.envs} == {0, 1}
 

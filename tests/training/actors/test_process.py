@@ -121,7 +121,7 @@ def test_who_has_answered_is_not_silent_while_the_first_actor_still_plays(caplog
     play = env.world.transition
 
     def slowly():
-        time.sleep(0.15)  # a pass takes longer than the others may be silent
+        time.sleep(0.12)  # a pass takes longer than the others may be silent
         play()
 
     assert env.lanes  # built before the first is changed

@@ -81,7 +81,7 @@ def test_a_game_that_keeps_the_contract_passes_in_other_processes_too():
     assert {verdict.outcome for verdict in check_game(find_game("unfit_games:Fit"))} == {"ok"}
 
 
-@pytest.mark.parametrize("name", ["treasurehunt", "tag", "cleanup", "staghunt", "own_game:Garden"])
+@pytest.mark.parametrize("name", ["tag", "cleanup", "staghunt", "own_game:Garden"])  # treasurehunt: test_docs.py
 def test_the_games_that_ship_keep_the_contract(name, at_home):
     verdicts = list(check_game(find_game(name)))
     assert {verdict.outcome for verdict in verdicts} == {"ok"}, verdicts
