@@ -146,6 +146,18 @@ def test_updates_are_counted_in_rows_unless_epochs_or_gradient_steps_of_an_updat
     assert tuple(getattr(model, name, None) for name in COUNTING) == counts
 
 
+def test_defaults_that_do_not_go_with_what_is_given_are_left_out():
+    dqn, sac = (
+        find_game(target).configure(None, [f"model.algorithm={name}", *given]).model
+        for target, name, given in (
+            ("gymnasium:CartPole-v1", "dqn", ["model.epsilon_decay=0.01"]),
+            ("gymnasium:Pendulum-v1", "sac", ["experiment.train_interval=2"]),
+        )
+    )
+    assert (dqn.epsilon_decay, dqn.exploration_fraction, dqn.train_freq) == (0.01, None, 4)
+    assert (sac.train_freq, sac.learning_starts, sac.gradient_steps) == (None, 0, 64)
+
+
 def test_agents_with_an_algorithm_of_their_own_have_its_defaults():
     given = ["model.per_agent.1.algorithm=dqn", "model.per_agent.2.gradient_steps=3", "model.learning_rate=0.01"]
     agents = find_game("pettingzoo:mpe2.simple_spread_v3").configure(None, given).model.per_agent

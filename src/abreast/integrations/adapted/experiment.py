@@ -213,14 +213,15 @@ def _of_algorithm(values: Mapping[str, Any], room: int) -> dict[str, Any]:
     """
     sections = (values.get(key) for key in ("model", "experiment", "multiprocessing"))
     model, run, parallel = (section if isinstance(section, Mapping) else {} for section in sections)
-
     settings, lanes = ExperimentConfig.parse(run, "experiment"), MPConfig.parse(parallel, "multiprocessing").lanes
 
     def of(section: Mapping[str, Any], name: object) -> dict[str, Any]:
         found: dict[str, Any] = OF_ALGORITHM.get(str(name), {})
         is_fixed = "gradient_steps" in section and "train_freq" in found and "train_freq" not in section
+        left_out = ["exploration_fraction"] * (section.get("epsilon_decay") is not None)
         if is_fixed or "train_interval" in run or "train_interval" in parallel:
-            found = {key: value for key, value in found.items() if key not in COUNTED}
+            left_out += [*COUNTED, *(["gradient_steps"] if "train_freq" in found else [])]
+        found = {key: value for key, value in found.items() if key not in left_out}
         most, rows = section["buffer_capacity"], section.get("n_steps", found.get("n_steps"))
         if "learning_starts" in found and isinstance(most, int):  # less in a short run
             found = {**found, "learning_starts": min(found["learning_starts"], settings.steps // 10, most)}
