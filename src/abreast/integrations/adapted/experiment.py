@@ -36,12 +36,21 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
     }
 )
 """Settings of environments of other libraries, beside those that every game has."""
-VALUES = {"train_freq": 4, "gradient_steps": 4, "learning_starts": 1000, "exploration_fraction": 0.2}
+VALUES = {
+    **{
+        "train_freq": 4,
+        "gradient_steps": 4,
+        "learning_starts": 1000,
+        "exploration_fraction": 0.2,
+        "learning_rate": 0.0005,
+    },
+    **{"n_step": 3, "target_rate": 0.005, "target_interval": None},
+}
 OF_ALGORITHM: Mapping[str, Any] = MappingProxyType(
     {
         "ppo": {"n_steps": 512, "gae_lambda": 0.95, "learning_rate": 0.0007, "gradient_steps": 8},
-        "dqn": {**VALUES, "learning_rate": 0.0005},
-        "iqn": {**VALUES, "learning_rate": 0.0005},
+        "dqn": VALUES,
+        "iqn": VALUES,
         "sac": {"train_freq": 1, "gradient_steps": 1, "learning_starts": 100},
     }
 )
