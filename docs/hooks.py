@@ -194,7 +194,7 @@ def kind_of(annotation: Any) -> str:
         return " or ".join(map(kind_of, inner))
     if inner:
         name = {dict: "mapping of", list: "list of", tuple: "tuple of"}.get(origin, "of")
-        return f"{name} {' to '.join(kind_of(each) for each in inner)}"
+        return f"{name} {' to '.join(kind_of(each) for each in inner if each is not ...)}"
     return {int: "integer", float: "number", bool: "`true` or `false`", str: "text"}.get(
         annotation, annotation.__name__
     )

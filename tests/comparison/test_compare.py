@@ -248,7 +248,14 @@ def test_an_algorithm_that_is_better_as_it_acts_is_ranked_first(monkeypatch, cap
     Path("foreseen.py").write_text(FORESEEN)
     monkeypatch.setattr("abreast.comparison.outputs.draw", lambda comparison: None)
     small = ["experiment.max_turns=20", "experiment.epochs=48", "multiprocessing.num_envs=4", "model.hidden_size=16"]
-    small += ["model.n_frames=1", "model.batch_size=64", "model.learning_rate=0.01", "-q", "--no-animate"]
+    small += [
+        "model.n_frames=1",
+        "model.batch_size=64",
+        "model.learning_rate=0.01",
+        "experiment.train_interval=1",
+        "-q",
+    ]
+    small += ["--no-animate"]
     for name in ("dqn", "ppo"):
         game = "gymnasium:foreseen.py:Foreseen"
         assert run(["train", game, f"model.algorithm={name}", *small, "--output", name]) == 0

@@ -202,10 +202,10 @@ def train(
     except (KeyboardInterrupt, SystemExit) as stop:  # Ctrl-C, SIGTERM
         out.print(as_typed(" ".join(getattr(stop, "__notes__", ["Stopped."]))))
         raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else int(stop.code or 0)) from None
-    played = None if quiet or result.folder is None else _random_rewards(chosen, env, result)
-    random = results_of(played, groups_of_run(result.epochs)) if isinstance(played, list) else played
+    played = [] if quiet or result.folder is None else _random_rewards(chosen, env, result)
+    random = results_of(played, groups_of_run(result.epochs)) if played else None
     out.print(_compared(results_of_run(result.epochs), random, max(1, len(result.epochs) // 10)))
-    if doubts := [] if quiet else doubts_of(result.epochs, played if isinstance(played, list) else []):
+    if doubts := [] if quiet else doubts_of(result.epochs, played):
         doubt = " ".join([*doubts, 'The page "Choose an algorithm" of the documentation says what helps.'])
         out.print(doubt)
         with logged_to(result.folder / "log.txt") if result.folder is not None else nullcontext():
@@ -235,10 +235,10 @@ def _needs_processes(parallel: bool, overrides: list[str], config: Path | None) 
     return (parallel or settings.get("enabled") is True) and settings.get("workers") not in ("threads", "inline")
 
 
-def _random_rewards(game: "AnyGame", env: "Experiment", result: "RunResult") -> list[list[float]] | str | None:
+def _random_rewards(game: "AnyGame", env: "Experiment", result: "RunResult") -> list[list[float]]:
     """Return what random agents get in the same game, by episode and agent, and keep it in the run folder.
 
-    If they cannot play, it returns why; if the run was too short for a comparison, None.
+    Nothing, if they cannot play, or the run was too short for a comparison.
     """
     from abreast.training.collect import collect_pass
 
@@ -252,9 +252,9 @@ def _random_rewards(game: "AnyGame", env: "Experiment", result: "RunResult") -> 
         while len(rewards) < RANDOM_EPOCHS and time.monotonic() < until:
             rewards += [each.reward_per_agent for each in collect_pass(random.game, len(rewards))]
     except Exception as error:  # the run is finished and kept, whatever the game does with agents it was not made for
-        return f"{type(error).__name__}: {error}".rstrip(".")
+        log.info("there is no comparison, because random agents cannot play this game: %s", error)
     if len(rewards) < FEWEST_EPOCHS:
-        return None
+        return []
     write_whole(kept, json.dumps(rewards).encode())
     return rewards
 
@@ -275,13 +275,11 @@ def _warn_of_unused_algorithm(env: "Experiment", overrides: list[str]) -> None:
         complain(f"model.algorithm={asked[-1]} has no effect: the agents of this game are {', '.join(sorted(names))}.")
 
 
-def _compared(results: Mapping[str, float], random: Mapping[str, float] | str | None, epochs: int) -> str:
-    """Return the last line of a run. `random`: what random agents get, or why they cannot play; None if they did not."""
+def _compared(results: Mapping[str, float], random: Mapping[str, float] | None, epochs: int) -> str:
+    """Return the last line of a run. `random`: what random agents get; None if they did not play."""
     text = f"Mean reward of the last {counted(epochs, 'epoch')}: {as_text(results)}"
     if random is None:
         return f"{text}."
-    if isinstance(random, str):
-        return f"{text}; there is no comparison, because random agents cannot play this game: {random}."
     text = f"{text}; random agents get {as_text(random)}"
     reward, chance = results.get(SUM, 0.0), random.get(SUM, 0.0)
     return f"{text}, so this is {reward / chance:.1f} times random." if reward > chance > 0 else f"{text}."
