@@ -538,11 +538,11 @@ def test_random_agents_play_for_comparison_and_are_told_of(monkeypatch, capsys):
     assert run(["play", "run"]) == 0
 
 
-def test_a_game_that_random_agents_cannot_play_has_no_comparison(monkeypatch, capsys):
+def test_a_game_that_random_agents_cannot_play_has_no_comparison(monkeypatch, capsys, caplog):
     monkeypatch.setattr("abreast.cli.train.RANDOM_SHARE", 1000.0)
     assert run(["train", "odd_games:Jealous", "--output", "run", "-v"]) == 0
-    said = capsys.readouterr()
-    assert "random" not in said.out and "random agents cannot play this game: I like no other models." in said.err
+    assert "random" not in capsys.readouterr().out
+    assert "random agents cannot play this game: I like no other models." in caplog.text
 
 
 def test_a_run_that_is_no_better_than_random_agents_says_so_unless_quiet(capsys):
