@@ -122,6 +122,7 @@ def ours(cell: Cell, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
         steps, own, _ = ZOO[cell.task, cell.algorithm]
         settings = (*settings, *own)
     given = [f"model.algorithm={cell.algorithm}", f"experiment.max_steps={steps}", f"experiment.seed={cell.seed}"]
+    given.append("multiprocessing.device=cpu")  # as Stable-Baselines3 here
     game = find_game(task.target)
     env = game.build(game.configure(None, [*given, *settings]))
     started = time.perf_counter()
