@@ -19,7 +19,8 @@ def write_training(folder, epochs=30, agents=2, seed=0, game="treasurehunt", nam
         losses = [None] * agents if epoch == 0 else [1 / epoch] * agents
         record = {"epoch": epoch, "reward": sum(rewards), "reward_per_agent": rewards, "loss": losses[0]}
         record |= {"loss_per_agent": losses, "learning": [{"loss": loss, "entropy": 0.5} for loss in losses]}
-        record |= {"epsilon": 0.1, "agent_steps": 100 * (epoch + 1), "updates": epoch, "metrics": {"gems": epoch}}
+        record |= {"epsilon": 0.1, "steps": 50 * (epoch + 1), "agent_steps": 100 * (epoch + 1), "updates": epoch}
+        record["metrics"] = {"gems": epoch}
         record["time"] = {"elapsed_s": 2.0 * (epoch + 1), "restarts": 3, "lag_per_agent": [1] * agents}
         lines.append(json.dumps({**record, **({"agents": names} if names else {})}) + "\n")
     (folder / "metrics.jsonl").write_text("".join(lines) + more)

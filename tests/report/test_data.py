@@ -17,7 +17,8 @@ def test_every_figure_of_the_metrics_is_there_by_agent(tmp_path):
     write_training(tmp_path / "run", epochs=3, names=["ann", "bob"])
     run = read_run(tmp_path / "run")
     assert (run["kind"], run["name"], run["epochs"], run["agents"]) == ("training", "run", 3, ["ann", "bob"])
-    assert run["x"] == {"epoch": [0, 1, 2], "agent_steps": [100, 200, 300], "elapsed_s": [2.0, 4.0, 6.0]}
+    counted = {"steps": [50, 100, 150], "agent_steps": [100, 200, 300]}
+    assert run["x"] == {"epoch": [0, 1, 2], **counted, "elapsed_s": [2.0, 4.0, 6.0]}
     found = figures(run)
     assert found["run", "reward"]["all"] == [10, 12, 14]
     assert found["run", "reward"]["agents"] == {0: [0, 1, 2], 1: [10, 11, 12]}

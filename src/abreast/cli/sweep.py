@@ -46,6 +46,7 @@ def sweep(
     episodes: Annotated[
         int | None, typer.Option("--episodes", "--epochs", help="Episodes of each run (experiment.epochs).")
     ] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of each run (experiment.max_steps).")] = None,
     seeds: Annotated[
         str | None, typer.Option(metavar="N", help="Runs of each, with seeds 0 to N - 1; or which seeds, as in 3,5.")
     ] = None,
@@ -92,6 +93,7 @@ def sweep(
     typed: dict[str, Any] = {
         "GAME": words,
         "--epochs": episodes,
+        "--steps": steps,
         "--seeds": seeds,
         "--config": config,
         "--evaluations": evaluations,
@@ -117,8 +119,9 @@ def _asked(typed: dict[str, Any], at_once: int | None) -> Any:
 
     values = read_yaml(typed["--config"]) if typed["--config"] else {}
     games, settings = split_words(typed["GAME"] or ())
-    if typed["--epochs"] is not None:
-        settings["experiment.epochs"] = [typed["--epochs"]]
+    for option, key in {"--epochs": "experiment.epochs", "--steps": "experiment.max_steps"}.items():
+        if typed[option] is not None:
+            settings[key] = [typed[option]]
     if not games and "games" not in values:
         raise ConfigError(
             "Missing argument 'GAME': name a game (`abreast games` lists them), or give games in --config."

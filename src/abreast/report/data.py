@@ -39,7 +39,7 @@ PER_PACK = 100
 NUMBERS = ("episode", "group_id", "seed", "reward", "penalty", "score", "num_actions", "num_given", "num_invalid")
 TEXTS = ("tag", "error")
 """Keys of an episode; those that are numbers, those that are texts or missing."""
-AXES = (("run", "epoch"), ("run", "agent_steps"), ("time", "elapsed_s"))
+AXES = (("run", "epoch"), ("run", "steps"), ("run", "agent_steps"), ("time", "elapsed_s"))
 """Figures that others are drawn over. They never fall."""
 
 SHARING = ("equality", "peace")

@@ -16,7 +16,7 @@ const KNOWN = {
   "time.actor_restarts": ["Restarts of actors", "so far"],
 };
 const GROUPS = { run: "", learning: "learning: ", metrics: "game: ", time: "time: " };
-const AXES = { epoch: "epochs", agent_steps: "agent-steps", elapsed_s: "wall time" };
+const AXES = { epoch: "epochs", steps: "steps", agent_steps: "agent-steps", elapsed_s: "wall time" };
 const WINDOWS = [1, 3, 5, 11, 21, 51, 101, 201, 501, 1001];
 const WHOLE_STEPS = [...Array(12).keys()].flatMap(power => [1, 2, 5].map(step => step * 10 ** power)); // no half epochs
 const T95 = [
