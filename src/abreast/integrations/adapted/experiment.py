@@ -44,7 +44,7 @@ VALUES = {
         "exploration_fraction": 0.2,
         "learning_rate": 0.0005,
     },
-    **{"n_step": 3, "target_rate": 0.005, "target_interval": None},
+    **{"n_step": 3, "target_rate": 0.005, "target_interval": None, "anneal": ["learning_rate"]},
 }
 OF_ALGORITHM: Mapping[str, Any] = MappingProxyType(
     {
