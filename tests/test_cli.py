@@ -563,6 +563,17 @@ def test_a_run_that_is_no_better_than_random_agents_says_so_unless_quiet(capsys)
     assert "random" not in capsys.readouterr().out and not Path("quiet/random_agents.json").exists()
 
 
+def test_a_run_of_so_many_steps_is_finished_with_them_and_goes_on_with_more(capsys):
+    small = ["experiment.max_turns=5", "experiment.num_agents=2", "model.hidden_size=16", "--no-animate"]
+    assert run(["train", "treasurehunt", "--steps", "12", *small, "--output", "run"]) == 0
+    capsys.readouterr()
+    assert run(["train", "--resume", "run"]) == 0
+    told = "Nothing is missing: all 12 steps are there. To go on, give a larger total, as in --steps 14."
+    assert told in capsys.readouterr().out
+    assert run(["train", "--resume", "run", "--steps", "20"]) == 0
+    assert [json.loads(line)["steps"] for line in Path("run/metrics.jsonl").read_text().splitlines()] == [5, 10, 15, 20]
+
+
 def test_random_agents_are_random_whatever_models_the_game_makes():
     game = find_game("odd_games:Stubborn")
     env = at_random(game, game.configure(None, ["multiprocessing.num_envs=6", "multiprocessing.num_actors=2"]))

@@ -15,6 +15,7 @@ memory of the GPU, and their models learn in one stacked update (training/joined
 
 import json
 import logging
+import math
 import platform
 import sys
 import tempfile
@@ -52,6 +53,7 @@ from abreast.processes.process import ProcessBackend
 from abreast.processes.team import Answered, Event, RestartPolicy, Team
 from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
+from abreast.training.config import ExperimentConfig
 from abreast.training.devices import device_for, how_many_fit
 from abreast.training.experiment import Experiment
 from abreast.training.joined import run_joined
@@ -186,10 +188,12 @@ def joinable(configs: Sequence[RunConfig], joined: bool | None = None) -> list[l
 # ---- runs that are there
 
 
-def is_finished(run: Path, epochs: int) -> bool:
-    """Whether a run has ended, with so many epochs."""
+def is_finished(run: Path, wanted: ExperimentConfig) -> bool:
+    """Whether a run has ended, with all its epochs or steps."""
     return any(
-        isinstance(each, Checkpoint) and each.facts.is_complete and each.facts.recorded == epochs
+        isinstance(each, Checkpoint)
+        and each.facts.is_complete
+        and (each.facts.recorded == wanted.epochs or each.facts.steps >= (wanted.max_steps or math.inf))
         for each in list_checkpoints(run)[-1:]
     )
 
@@ -197,7 +201,7 @@ def is_finished(run: Path, epochs: int) -> bool:
 def finished(config: RunConfig) -> RunResult | None:
     """The result of a run, read from its folder, if it has played all its epochs."""
     folder = Path(config.output)
-    wanted = find_game(config.game).configure(None, config.settings).experiment.epochs
+    wanted = find_game(config.game).configure(None, config.settings).experiment
     if not is_finished(folder, wanted):
         return None
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()

@@ -186,10 +186,11 @@ def train(
     given = merge(with_agents({}, loaded), read_yaml(config) if config else {})
     check_algorithms(apply_overrides(given, [text for text in changes if text.startswith(PER_AGENT)]), loaded)
     experiment = chosen.configure(given, [*changes, *shorthands])
-    if resume is not None and checkpoint is None and is_finished(folder, experiment.experiment.epochs):
-        epochs = experiment.experiment.epochs
-        more = f"To go on, give a larger total, as in --epochs {epochs + max(1, epochs // 5)}."
-        out.print(f"Nothing is missing: all {counted(epochs, 'epoch')} are there. {more}")
+    if resume is not None and checkpoint is None and is_finished(folder, experiment.experiment):
+        most = experiment.experiment.max_steps
+        unit, total = ("epoch", experiment.experiment.epochs) if most is None else ("step", most)
+        more = f"To go on, give a larger total, as in --{unit}s {total + max(1, total // 5)}."
+        out.print(f"Nothing is missing: all {counted(total, unit)} are there. {more}")
         return
     env = chosen.build(experiment)
     _warn_of_unused_algorithm(env, changes)
