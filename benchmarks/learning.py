@@ -2,7 +2,6 @@
 
     python benchmarks/learning.py run --output DIR [--tasks NAME ...] [--seeds 5] [--workers 2] [--zoo] [--longest SECONDS]
     python benchmarks/learning.py table --output DIR      what was run so far, as a table
-    python benchmarks/learning.py picture --output DIR    its curves; needs matplotlib
 
 Every cell is a task, an algorithm, a library and a seed: a process of one thread, whose result is a line of
 DIR/results.jsonl. Those that are there are not run again, so a run that was stopped goes on. What is not installed
@@ -89,8 +88,42 @@ TASKS = {
 }
 OTHERS = {"Foraging", "simple_spread", "simple_adversary", "treasurehunt"}
 """Tasks with several agents begin with one of these."""
-ZOO: dict[tuple[str, str], tuple[int, tuple[str, ...], dict[str, Any]]] = {}
-"""By task and algorithm: steps, our settings, and the arguments of Stable-Baselines3."""
+WIDE = {"policy_kwargs": {"net_arch": [256, 256]}}
+COPIED = ("model.target_rate=0", "model.hidden_size=256", "model.n_step=1", "model.anneal=[]")
+ZOO: dict[tuple[str, str], tuple[int, tuple[str, ...], dict[str, Any]]] = {
+    ("CartPole", "dqn"): (
+        50_000,
+        (*COPIED, "model.learning_rate=0.0023", "model.buffer_capacity=100000", "model.learning_starts=1000",
+         "model.target_interval=128", "model.train_freq=256", "model.gradient_steps=128", "model.exploration_fraction=0.16",
+         "model.epsilon_min=0.04"),
+        {**WIDE, "learning_rate": 2.3e-3, "batch_size": 64, "buffer_size": 100_000, "learning_starts": 1000,
+         "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128, "exploration_fraction": 0.16,
+         "exploration_final_eps": 0.04},
+    ),
+    **{
+        (task, "dqn"): (
+            100_000,
+            (*COPIED, "model.learning_rate=0.00063", "model.batch_size=128", "model.buffer_capacity=50000",
+             "model.learning_starts=0", "model.target_interval=250", "model.train_freq=4", "model.gradient_steps=-1",
+             "model.exploration_fraction=0.12", "model.epsilon_min=0.1"),
+            {**WIDE, "learning_rate": 6.3e-4, "batch_size": 128, "buffer_size": 50_000, "learning_starts": 0,
+             "target_update_interval": 250, "train_freq": 4, "gradient_steps": -1, "exploration_fraction": 0.12,
+             "exploration_final_eps": 0.1},
+        )
+        for task in ("Acrobot", "LunarLander")
+    },
+    ("CartPole", "ppo"): (
+        100_000,
+        ("multiprocessing.num_envs=8", "model.n_steps=256", "model.batch_size=256", "model.gae_lambda=0.8",
+         "model.gamma=0.98", "model.gradient_steps=20", "model.entropy_weight=0", "model.learning_rate=0.001",
+         "model.anneal=[learning_rate,clip]"),
+        {"n_envs": 8, "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20, "ent_coef": 0.0,
+         "learning_rate": lambda left: left * 1e-3, "clip_range": lambda left: left * 0.2},
+    ),
+    ("Pendulum", "sac"): (20_000, ("model.learning_rate=0.001",), {"learning_rate": 1e-3}),
+}  # fmt: skip
+"""By task and algorithm: steps, our settings, and the arguments of Stable-Baselines3. A target is copied every so many steps
+of the environment there, and gradient steps here."""
 
 
 @dataclass(frozen=True)
@@ -385,7 +418,7 @@ def table(folder: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "table", "picture"])
+    parser.add_argument("what", choices=["run", "table"])
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--tasks", nargs="*", choices=TASKS)
     parser.add_argument("--only", nargs="*", help="algorithms")
