@@ -4,6 +4,7 @@ import pytest
 
 from abreast.errors import ConfigError
 from abreast.games import find_game
+from abreast.models import DQN
 from abreast.training import parse_config
 from fakes import learned, live, make_model, small_game, timeless
 
@@ -102,6 +103,27 @@ def test_what_falls_with_a_run_falls_with_the_budget_that_ends_first():
     assert epsilons == pytest.approx([0.9, 0.74, 0.58, 0.42, 0.26, *[0.1] * 5])
     rate = env.agents[0].model.config.learning_rate
     assert rates[::2] == pytest.approx([rate * (1 - number / 10) for number in range(10)])
+
+
+class HearsOfProgress(DQN):
+    """A user's, with a method of its own that has the name of a setting of ours."""
+
+    def anneal(self):
+        raise AssertionError("nobody but its user calls this")
+
+    def set_progress(self, progress):
+        super().set_progress(progress)
+        self.heard = progress
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "pipelined", "free"])
+def test_a_users_model_is_told_of_the_progress_of_the_run_wherever_it_learns(schedule):
+    model = "model.algorithm=training.test_counted_steps:HearsOfProgress"
+    where = [f"multiprocessing.schedule={schedule}", "multiprocessing.workers=threads", "experiment.epochs=40"]
+    env = small_game(model, *where)
+    env.run_experiment_mp(animate=False, logging=False)
+    heard = [agent.model.heard for agent in env.agents]
+    assert heard == [39 / 40] * 2 if schedule != "free" else all(0 <= each < 1 for each in heard)
 
 
 @pytest.mark.parametrize("algorithm", [*COUNTED])

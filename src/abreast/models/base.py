@@ -304,7 +304,7 @@ class BaseModel(ModelState):
 
     # ---- learning
 
-    def anneal(self, progress: float) -> None:
+    def set_progress(self, progress: float) -> None:
         """Called before each round of training with the share of the run (of its epochs or its steps) that was used when the
         newest episode began; for settings that change with it.
         """

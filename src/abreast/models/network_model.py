@@ -366,7 +366,7 @@ class NetworkModel(BaseModel):
         first_L = np.clip(self.rows_learned_from, written_L - self.memory.rows_per_lane, written_L)
         return first_L, written_L - first_L
 
-    def anneal(self, progress: float) -> None:
+    def set_progress(self, progress: float) -> None:
         if "learning_rate" in self.config.anneal:
             self.optimiser.learning_rate = self.config.learning_rate * (1.0 - progress)
 

@@ -128,8 +128,8 @@ class PPO(NetworkModel):
         """Whether there are as many new rows as an update waits for (`n_steps`)."""
         return self.config.n_steps is None or bool(self.backlog()[1].sum() >= self.config.n_steps)
 
-    def anneal(self, progress: float) -> None:
-        super().anneal(progress)
+    def set_progress(self, progress: float) -> None:
+        super().set_progress(progress)
         if "clip" in self.config.anneal:
             self.clip = self.config.clip * (1.0 - progress)
 

@@ -54,7 +54,7 @@ class Learners(HasTeam, Protocol):
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]], progress: float) -> None:
         """Begin round `number`: so many updates of each agent, from the rows written so far (per agent and lane), with so
-        much of the run behind it (`BaseModel.anneal`).
+        much of the run behind it (`BaseModel.set_progress`).
         """
 
     def finish(self, number: int) -> list[RoundResult]:
@@ -99,7 +99,7 @@ class Trainer:
         models = [self._models[agent] for agent in group]
         for model in models:
             model.own_attributes.look()
-            model.anneal(progress)
+            model.set_progress(progress)
         figures: Sequence[Mapping[str, float] | None] | None = None
         with span("train"):
             if group[0] in self._stacks:

@@ -199,7 +199,7 @@ class FreeWork:
     def _train(self, agent: int, rule: TrainFreely) -> bool:
         """One update, if there is something to learn from."""
         self._context.beat(agent)
-        self._models[agent].anneal(rule.progress)
+        self._models[agent].set_progress(rule.progress)
         figures = update(self._models[agent])
         if figures is None:
             return False
