@@ -30,11 +30,9 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 
-from abreast.errors import printable
+from abreast.errors import log, printable
 from abreast.files import LogLine
 from abreast.processes.team import Team
-
-log = logging.getLogger("abreast")
 
 QUIET, NORMAL, VERBOSE = logging.ERROR, logging.WARNING, logging.INFO
 """How much is shown, named by the lowest level of log lines that are."""
@@ -136,10 +134,10 @@ class Display(ABC):
 
     # ---- what a run tells
 
-    def ended(self, done: int, total: int) -> None:
-        """Something that is counted has ended: so many of all."""
+    def ended(self, done: int, total: int, newest: int = 1) -> None:
+        """Something that is counted has ended: so many of all, the `newest` of them now."""
         self.progressed()
-        is_due = done * PLAIN_LINES // total > (done - 1) * PLAIN_LINES // total
+        is_due = done * PLAIN_LINES // total > (done - newest) * PLAIN_LINES // total
         if is_due and not self.is_live and not self._is_silent:
             shown = self.figures()
             rows = [" ".join([row.name, f"{row.value:.1f}", *row.figures[:1]]) for row in shown.rows[:PLAIN_ROWS]]

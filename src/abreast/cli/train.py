@@ -4,7 +4,7 @@ import json
 import shlex
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +26,7 @@ from abreast.cli.app import (
     load_training,
     look_here,
     out,
+    waiting,
 )
 from abreast.cli.export import LOGGER_HELP
 from abreast.cli.games import GAME_HELP, Overrides, find
@@ -244,25 +245,22 @@ def _random_rewards(game: "AnyGame", env: "Experiment", result: "RunResult") -> 
     from abreast.training.collect import collect_pass
 
     assert result.folder is not None
-    kept, until = result.folder / "random_agents.json", time.monotonic() + _elapsed(result) * RANDOM_SHARE
-    if kept.is_file():
+    elapsed_s = float(result.epochs[-1]["time"]["elapsed_s"])
+    kept, until = result.folder / "random_agents.json", time.monotonic() + elapsed_s * RANDOM_SHARE
+    with suppress(OSError, ValueError):  # not there yet, or damaged: they play again
         return json.loads(kept.read_text())  # type: ignore[no-any-return]
     rewards = list[list[float]]()
     try:
-        random = at_random(game, env.config)
-        while len(rewards) < RANDOM_EPOCHS and time.monotonic() < until:
-            rewards += [each.reward_per_agent for each in collect_pass(random.game, len(rewards))]
+        with waiting("Random agents play, for comparison"):
+            random = at_random(game, env.config)
+            while len(rewards) < RANDOM_EPOCHS and time.monotonic() < until:
+                rewards += [each.reward_per_agent for each in collect_pass(random.game, len(rewards))]
     except Exception as error:  # the run is finished and kept, whatever the game does with agents it was not made for
         log.info("there is no comparison, because random agents cannot play this game: %s", error)
     if len(rewards) < FEWEST_EPOCHS:
         return []
     write_whole(kept, json.dumps(rewards).encode())
     return rewards
-
-
-def _elapsed(result: "RunResult") -> float:
-    """Return the seconds that a run has taken."""
-    return float(result.epochs[-1]["time"]["elapsed_s"])
 
 
 def _warn_of_unused_algorithm(env: "Experiment", overrides: list[str]) -> None:

@@ -85,3 +85,25 @@ def test_what_is_said_when_a_run_is_stopped_stays_below_the_figures(monkeypatch)
         display.show(record)
         *_, figures, note = shown(display, Console(width=80)).splitlines()
     assert "all" in figures and "reward of the epoch" in figures and note == "Stopping."
+
+
+def test_a_run_that_steps_end_first_counts_steps(capsys):
+    display = ProgressDisplay(1000, max_steps=100)
+    with display:
+        for number, steps in enumerate([20, 70, 110], 1):
+            record = {**RECORD_OF_STEPS, "epoch": number - 1, "steps": steps}
+            record["time"] = {"elapsed_s": 10.0 * number, "agent_steps_per_s": 7.0}
+            display.show(record)
+            shown = display.figures()
+            assert (shown.unit, shown.done, shown.total) == ("step", min(steps, 100), 100)
+    assert [line.split()[:2] for line in capsys.readouterr().err.splitlines()] == [
+        ["step", "20/100"],
+        ["step", "70/100"],
+        ["step", "100/100"],
+    ]
+
+
+RECORD_OF_STEPS = {
+    "reward": 1.0, "reward_per_agent": [1.0], "loss": None, "loss_per_agent": [None], "learning": [{}], "epsilon": 0.0,
+    "agent_steps": 0, "updates": 0, "updates_per_agent_step": 0.0,
+}  # fmt: skip

@@ -14,23 +14,34 @@ SMOOTHED = 20
 class ProgressDisplay(Display):
     """Shows each epoch as it ends."""
 
-    def __init__(self, epochs: int, done: int = 0) -> None:
-        """`done`: epochs that a run that goes on has behind it."""
+    def __init__(self, epochs: int, done: int = 0, max_steps: int | None = None) -> None:
+        """`done`: epochs that a run that goes on has behind it. `max_steps`: what else may end it first."""
         super().__init__()
-        self._epochs, self._done = epochs, done
+        self._epochs, self._done, self._max_steps = epochs, done, max_steps
+        self._told = 0
+        """What was counted when the newest epoch ended."""
         self._recent: deque[EpochRecord] = deque(maxlen=SMOOTHED)
 
     def show(self, record: EpochRecord) -> None:
         """Take in an epoch; the terminal is redrawn eight times a second, whatever the speed of the run."""
         self._done += 1
         self._recent.append(record)
-        self.ended(self._done, self._epochs)
+        _, done, total = self._counted(record)
+        self.ended(done, total, done - self._told)
+        self._told = done
+
+    def _counted(self, record: EpochRecord) -> tuple[str, int, int]:
+        """Return what the run counts, epochs or steps (whichever ends first), how many there are, and how many of all."""
+        if self._max_steps is not None and record["steps"] / self._max_steps > self._done / self._epochs:
+            return "step", min(record["steps"], self._max_steps), self._max_steps
+        return "epoch", self._done, self._epochs
 
     def figures(self) -> Shown:
         recent, done = list(self._recent), self._done
         if not recent:
             return Shown("epoch", done, self._epochs, None)
         last = recent[-1]
+        unit, done, total = self._counted(last)
         rewards = [
             sum(column) / len(recent) for column in zip(*(each["reward_per_agent"] for each in recent), strict=True)
         ]
@@ -42,10 +53,10 @@ class ProgressDisplay(Display):
         names = last.get("agents") or [f"agent {agent}" for agent in range(len(rewards))]
         learned = [[_figure(*each) for each in figures.items()] for figures in last["learning"]]
         return Shown(
-            "epoch",
+            unit,
             done,
-            self._epochs,
-            last["time"]["elapsed_s"] / done * (self._epochs - done),
+            total,
+            last["time"]["elapsed_s"] / done * (total - done),
             [f"{last['time']['agent_steps_per_s']:,.0f} agent-steps/s"],
             [Row(*each) for each in zip(names, rewards, learned, strict=True)],
             ["  ".join([f"{told}  {what}", *explored, *own]), *_learners(last)],

@@ -134,7 +134,8 @@ class RunRecord:
             if self._experiment.config.experiment.timeline:
                 self._files.enter_context(Timeline(folder / "timeline.json", "actor"))
         if self.options.logging:
-            self._display = ProgressDisplay(self._experiment.config.experiment.epochs, self.count)
+            planned = self._experiment.config.experiment
+            self._display = ProgressDisplay(planned.epochs, self.count, planned.max_steps)
             self._screen.enter_context(self._display)
         if self.writes:  # now, so that -v shows it, too
             log.info("%s: %d agents, %s", self._experiment.name, len(self._models), _about(self._experiment))
