@@ -9,16 +9,13 @@ Everything is said by an empty file, which is there or not: nothing is ever half
 run removes the folder when it begins and when it ends: one that is resumed does not find what was asked before.
 """
 
-import logging
 import math
 import shutil
 import time
 from pathlib import Path
 
-from abreast.errors import ConfigError, RunFolderError, nearest, short
+from abreast.errors import ConfigError, RunFolderError, log, nearest, short
 from abreast.files import is_locked
-
-log = logging.getLogger("abreast")
 
 REQUESTS = ("pause", "go_on", "checkpoint", "stop")
 FOLDER, PAUSED = ".control", "paused"

@@ -14,7 +14,6 @@ memory of the GPU, and their models learn in one stacked update (training/joined
 """
 
 import json
-import logging
 import math
 import platform
 import sys
@@ -38,6 +37,7 @@ from abreast.errors import (
     AbreastError,
     ConfigError,
     RunFolderError,
+    log,
     nearest,
     need_posix,
     short,
@@ -59,8 +59,6 @@ from abreast.training.experiment import Experiment
 from abreast.training.joined import run_joined
 from abreast.training.learners.base import MakeTrainer
 from abreast.training.run.metrics import EpochRecord, diverged
-
-log = logging.getLogger("abreast")
 
 BACKENDS = ("processes", "ray")
 SEED, LEARNING_RATE = "experiment.seed", "model.learning_rate"

@@ -22,10 +22,8 @@ from numpy.typing import NDArray
 
 from abreast.cluster.config import ClusterConfig
 from abreast.cluster.host import SAME_NEEDED, Echo, node_facts
-from abreast.errors import ConfigError, WorkerError, need_posix
+from abreast.errors import ConfigError, WorkerError, log, need_posix
 from abreast.processes.cores import cores
-
-log = logging.getLogger("abreast")
 
 CLEAN_UP = """
 import shutil, sys, time

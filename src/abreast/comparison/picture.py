@@ -1,7 +1,6 @@
 """comparison.png: the figures of a comparison in five panels, where matplotlib is installed."""
 
 import io
-import logging
 from collections.abc import Mapping, Sequence
 from itertools import cycle, product
 from typing import Any
@@ -9,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from abreast.comparison.compare import Comparison
+from abreast.errors import log
 from abreast.headline import SUM
-
-log = logging.getLogger("abreast")
 
 COLOURS = ("#2e6f95", "#d1495b", "#3c7a57", "#d98a1f", "#7d5ba6", "#2a9d9b", "#a0522d", "#6c7a92")
 ENDS = {"solid_capstyle": "butt"}

@@ -4,7 +4,6 @@ import asyncio
 import atexit
 import hashlib
 import json
-import logging
 import threading
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from abreast.errors import RolloutError
+from abreast.errors import RolloutError, log
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.loading import load_config
 from abreast.rollouts.manager import EnvStateManager
 from abreast.settings import merge
 
-log = logging.getLogger("abreast")
 T = TypeVar("T")
 
 TRIED: Mapping[str, str] = MappingProxyType({"trl": "1.16", "verl": "0.9", "verifiers": "0.4"})

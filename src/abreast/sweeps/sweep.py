@@ -5,7 +5,6 @@ and made again when a sweep goes on.
 """
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,15 +15,13 @@ from typing import Any, Protocol
 import yaml
 
 from abreast.display import Display, Row, Shown
-from abreast.errors import ConfigError, RunFolderError
+from abreast.errors import ConfigError, RunFolderError, log
 from abreast.files import locked, logged_to, make_run_folder, write_whole
 from abreast.headline import SUM
 from abreast.runs import RunConfig, RunResult, check_runs, finished
 from abreast.settings import read_yaml
 from abreast.sweeps.asked import Asked, Range, SweepRun, examples, expand, label_of
 from abreast.training.checkpoints.folder import FOLDER, Checkpoint, list_checkpoints, write_checkpoint
-
-log = logging.getLogger("abreast")
 
 ASKED, INDEX = "sweep.yaml", "index.jsonl"
 WAITING, UNDER_WAY, FINISHED, FAILED, PRUNED = "waiting", "under way", "finished", "failed", "pruned"

@@ -1,7 +1,6 @@
 """An environment of another library as an experiment, and where it comes from."""
 
 import inspect
-import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from abreast.checking import Verdict
-from abreast.errors import ConfigError, GameError, short
+from abreast.errors import ConfigError, GameError, log, short
 from abreast.files import seen_from_here, target_of
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
@@ -26,8 +25,6 @@ from abreast.settings import OpenSection, Section, apply_overrides, merge, read_
 from abreast.training import Config, Experiment, ExperimentConfig, MPConfig, parse_config
 from abreast.training.devices import enough_memory
 from abreast.training.experiment import check_models
-
-log = logging.getLogger("abreast")
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {

@@ -4,7 +4,6 @@ An epoch follows from the seed that its lane is reset with, and that from the ex
 epochs were begun there: so these counters are all that outlives an epoch.
 """
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from abreast.errors import AbreastError, StateError, short
+from abreast.errors import AbreastError, StateError, log, short
 from abreast.integrations.adapted.base import Adapted
 from abreast.models import BaseModel
 from abreast.state import State, join, part_of
@@ -23,7 +22,6 @@ from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
 if TYPE_CHECKING:
     from abreast.integrations.adapted.experiment import AdaptedExperiment
 
-log = logging.getLogger("abreast")
 
 WORLD = 0
 """The part of a seed's spawn key that stands for the world, as in environments of our own."""

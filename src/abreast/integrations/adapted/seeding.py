@@ -1,6 +1,5 @@
 """How episodes of an environment follow from their seeds: tried out before a run, and by `abreast check`."""
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abreast.checking import Trace, first_difference
+from abreast.errors import log
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import as_seed
 from abreast.streams import seeded_globals
@@ -22,7 +22,6 @@ that in one environment of four hundred.
 """
 NOTICED_S = 3.0
 """Seconds of resets from which on a user is told beforehand how long they take."""
-log = logging.getLogger("abreast")
 Sight = tuple[int, NDArray[Any], NDArray[np.bool_] | None]
 """An agent, what it sees, and its mask."""
 

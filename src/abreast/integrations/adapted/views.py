@@ -14,7 +14,6 @@ Dict with `action_mask`            what the rest is (`observation`, if that is a
 
 import copy
 import functools
-import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -23,12 +22,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from abreast.errors import GameError, short
+from abreast.errors import GameError, log, short
 from abreast.integrations.adapted.boxes import MOST_NUMBERS, View, box_view
 from abreast.models.observation import PlainObservation
 from abreast.processes.child import parent_pid
-
-log = logging.getLogger("abreast")
 
 MASK = "action_mask"
 """What PettingZoo and Gymnasium call the legal actions, in an observation or in `info`."""

@@ -6,7 +6,6 @@
 """
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -14,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from abreast import __version__
-from abreast.errors import ConfigError, RolloutError, nearest
+from abreast.errors import ConfigError, RolloutError, log, nearest
 from abreast.integrations.openenv.messages import SCHEMA, STATUS, Refusal, dump, read, write
 from abreast.integrations.openenv.sessions import Session, Sessions
 from abreast.rollouts.context.context import Context
@@ -25,7 +24,6 @@ try:
 except ImportError:
     raise RolloutError('serving environments needs the package aiohttp: pip install "abreast[openenv]".') from None
 
-log = logging.getLogger("abreast")
 
 LARGEST = 2**24
 """Bytes of a message."""

@@ -9,18 +9,15 @@ that an action that is sent again (the same `request_id`) gets that answer and h
 """
 
 import asyncio
-import logging
 import time
 import uuid
 from collections import Counter
 from typing import Any
 
-from abreast.errors import RolloutError
+from abreast.errors import RolloutError, log
 from abreast.integrations.openenv.messages import Action, Refusal, ResetRequest, State, observed, parse
 from abreast.rollouts.episodes.single import AsyncEpisode
 from abreast.rollouts.manager import EnvStateManager
-
-log = logging.getLogger("abreast")
 
 NAME_LENGTH = 255
 """Characters of a name that a client gives to its session, at most."""

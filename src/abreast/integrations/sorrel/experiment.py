@@ -1,6 +1,5 @@
 """Environments of sorrel's as experiments of ours: with their own models, or with ours."""
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -11,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from abreast.attributes import true_copy
-from abreast.errors import ConfigError, GameError, short
+from abreast.errors import ConfigError, GameError, log, short
 from abreast.integrations.adapted.experiment import counting_agents
 from abreast.integrations.adapted.lanes import WORLD, AdaptedPlayer, as_seed
 from abreast.integrations.sorrel.game import (
@@ -33,7 +32,6 @@ from abreast.worlds.playable import as_reward
 if TYPE_CHECKING:
     from abreast.integrations.sorrel.source import SorrelSource
 
-log = logging.getLogger("abreast")
 
 NEEDED = ("world", "agents", "config", "turn", "reset", "take_turn")
 WITH_OURS = "train models of abreast's in it, one for each agent (model.algorithm=dqn)"

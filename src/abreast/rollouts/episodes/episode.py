@@ -6,7 +6,6 @@ was in has ended, or it was interrupted; an environment that raises has ended it
 
 import asyncio
 import copy
-import logging
 import math
 import os
 import pickle
@@ -24,12 +23,10 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from abreast.errors import RolloutError, words
+from abreast.errors import RolloutError, log, words
 from abreast.processes.cores import thread_usage
 from abreast.rollouts.adapters.base import number_of
 from abreast.streams import Draws, Drew, own_globals
-
-log = logging.getLogger("abreast")
 
 State = str | list[NDArray[Any]]
 """What an environment shows: a text, or RGB images."""

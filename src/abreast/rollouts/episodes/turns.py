@@ -11,13 +11,12 @@ A call waits for its `Job` (waiting.py), and one thread handles what workers say
 """
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from abreast.errors import RolloutError, printable
+from abreast.errors import RolloutError, log, printable
 from abreast.processes.cores import cores
 from abreast.processes.spans import details, span
 from abreast.processes.team import Answered, Died, Lost
@@ -31,8 +30,6 @@ from abreast.rollouts.episodes.verifier import Verifier
 from abreast.rollouts.episodes.waiting import LOOK_S, Job, Listener
 from abreast.rollouts.workers.places import Places
 from abreast.rollouts.workers.worker import AT_ANSWERS, Order, read_answers
-
-log = logging.getLogger("abreast")
 
 DEATHS = 3
 """How often a worker may die at one turn of an environment before its episode ends as a failure."""
